@@ -42,7 +42,7 @@ install_self = @$(1)/bin/python -m pip install $(PIP_QUIET) --no-build-isolation
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help walk modules records prose demo demo-crash test coverage check lint types tidy deps audit bundle size bench bench-local bench-peers bench-engine bench-schedule bench-postgres bench-work bench-poison \
+.PHONY: help walk modules records prose generate demo demo-crash test coverage check lint types tidy deps audit bundle size bench bench-local bench-peers bench-engine bench-schedule bench-postgres bench-work bench-poison \
 	bench-http bench-rooms bench-seats bench-timers soak-kill soak-inbox soak-server soak-workers soak-postgres soak-schedule soak-locks soak-openapi soak-seats soak-rooms soak-fuzz soak-timers soak-credit soak-console soak-browser \
 	soak-simulate soak-power soak-anonymous soak-chaos soak-mutants pictures docs lock clean
 
@@ -200,6 +200,9 @@ soak-mutants: $(DEV) ## make small mistakes in pure modules, and see that their 
 pictures: $(DEV) ## make the pictures of the console and of the demonstration anew, for the guides
 	@$(PY) scripts/console_pictures.py docs
 	@$(PY) scripts/demo_pictures.py docs
+
+generate: $(DEV) ## write the parts of clients that are made from onceward/api
+	@$(PY) -m scripts.generate_js
 
 modules: $(DEV) ## write docs/modules.md, the map of all modules
 	@$(PY) -m scripts.modules

@@ -1,5 +1,5 @@
-// The other calls of an Onceward server, over HTTP: see http.d.ts.
+// The client of the API over HTTP: see http.d.ts.
 
-export { Client } from "./client/calls.js";
-export { Standing } from "./client/standing.js";
+export { Client } from "./client/http.js";
+export { LivePlace } from "./client/place.js";
 export { Worker } from "./client/work.js";

@@ -23,7 +23,7 @@ class PutEndpoint(Body, kw_only=True):
     disabled: bool = False
     """While it is disabled, calls fail at once, and can be resent later."""
     retry: RetryPolicy | None = None
-    """The default of its calls: pauses_ms, attempts_max, timeout_ms."""
+    """The default of its calls: `pauses_ms`, `attempts_max`, `timeout_ms`."""
     secret: str | None = None
     """For a new endpoint: whsec_ and 24 to 64 bytes in base64. By default, the server generates
     one."""

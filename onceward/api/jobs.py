@@ -105,6 +105,27 @@ class JobLease(msgspec.Struct):
     lease_until_ms: int
 
 
+class JobAttempt(msgspec.Struct):
+    """An attempt that has failed."""
+
+    attempt: int
+    ended_ms: int
+    worker: str
+    reason: str
+    """The error."""
+
+
+class JobSettlement(msgspec.Struct):
+    """The outcome of a step in doubt, as an operator has entered it."""
+
+    settled_ms: int
+    step: str
+    done: bool
+    by: str
+    """The id of the caller; empty: code of the application."""
+    reason: str
+
+
 class Job(msgspec.Struct, omit_defaults=True):
     """A job."""
 
@@ -125,10 +146,10 @@ class Job(msgspec.Struct, omit_defaults=True):
     """The error of the last attempt, if one failed."""
     ended_ms: int = 0
     worker: str = ""
-    history: list[dict[str, Any]] = []
-    settled: list[dict[str, Any]] = []
-    """The last settlements of steps in doubt, each with `settled_ms`, `step`, `done`, `by` and
-    `reason`."""
+    history: list[JobAttempt] = []
+    """The last attempts that failed."""
+    settled: list[JobSettlement] = []
+    """The last settlements of steps in doubt."""
 
     @property
     def ended(self) -> bool:

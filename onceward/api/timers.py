@@ -47,7 +47,7 @@ class CreateTimer(Body):
     """Whether the timer's id is appended to the path of the URL."""
     attempts_max: Annotated[int, Meta(ge=0)] | None = None
     retry: RetryPolicy | None = None
-    """When a failed call is retried: pauses_ms, attempts_max, timeout_ms."""
+    """When a failed call is retried: `pauses_ms`, `attempts_max`, `timeout_ms`."""
     order_key: str | None = None
     limit_key: str | None = None
     priority: Annotated[int, Meta(ge=0, le=limits.PRIORITY_MAX)] | None = None

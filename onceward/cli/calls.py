@@ -3,7 +3,7 @@
 import argparse
 import asyncio
 import os
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +16,7 @@ from onceward.cli.display import console
 from onceward.errors import BadInput
 
 if TYPE_CHECKING:
+    from onceward.api.jobs import JobSettlement
     from onceward.client import Client
 
 SERVER = "http://localhost:8080"
@@ -167,9 +168,9 @@ def shown_time(time_ms: int) -> str:
         return f"{time_ms} ms"
 
 
-def shown_settlement(settled: Mapping[str, Any]) -> str:
+def shown_settlement(settled: "JobSettlement") -> str:
     """When a step was settled, by whom, and why."""
-    verdict = "done" if settled["done"] else "not done"
-    by = f" by {settled['by']}" if settled["by"] else ""
-    reason = f": {settled['reason']}" if settled["reason"] else ""
-    return f"{shown_time(settled['settled_ms'])} as {verdict}{by}{reason}"
+    verdict = "done" if settled.done else "not done"
+    by = f" by {settled.by}" if settled.by else ""
+    reason = f": {settled.reason}" if settled.reason else ""
+    return f"{shown_time(settled.settled_ms)} as {verdict}{by}{reason}"

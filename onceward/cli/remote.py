@@ -258,9 +258,9 @@ def _print_job(job: "Job") -> None:
         ("result", msgspec.json.encode(job.result).decode() if job.state == "done" else ""),
     ]
     for past in job.history:
-        text = f"{shown_time(past['ended_ms'])} {past['worker']}: {past['reason']}"
-        facts.append((f"attempt {past['attempt']}", text))
-    facts += [(f"settled {one['step']}", shown_settlement(one)) for one in job.settled]
+        text = f"{shown_time(past.ended_ms)} {past.worker}: {past.reason}"
+        facts.append((f"attempt {past.attempt}", text))
+    facts += [(f"settled {one.step}", shown_settlement(one)) for one in job.settled]
     print_facts(facts)
 
 

@@ -91,7 +91,7 @@ async def test_an_attempt_fails_for_a_while_or_for_good(client: Client) -> None:
     assert (claim.attempt, claim.reason) == (2, "not yet")
     assert await client.fail(claim.id, claim.token, "broken", final=True) == "failed"
     job = await client.job(receipt.id)
-    assert [past["reason"] for past in job.history] == ["not yet", "broken"]
+    assert [past.reason for past in job.history] == ["not yet", "broken"]
     [dead], more = await client.dead("q")
     assert (dead.id, more) == (receipt.id, None)
     with pytest.raises(NotFailed):

@@ -153,7 +153,7 @@ async def test_a_claim_that_was_not_heard_of_comes_back(
         claims = await client.claim("q", lease_s=0.2, wait_s=5)
     assert claims[0].attempt >= (2 if done else 1)
     job = await client.job(claims[0].id)
-    assert all("lease of" in past["reason"] for past in job.history)
+    assert all("lease of" in past.reason for past in job.history)
 
 
 async def test_a_lock_is_acquired_once(client: Client, cutter: Cutter) -> None:

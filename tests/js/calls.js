@@ -8,33 +8,33 @@ const client = new Client(process.argv[2], { patienceS: 20 });
 const refused = (code) => (error) => error instanceof OncewardError && error.code === code;
 
 // Messages and jobs.
-const first = await client.accept("orders", { item_id: 7 }, { key: "order-1", orderKey: "ann" });
+const first = await client.send("orders", { item_id: 7 }, { key: "order-1", orderKey: "ann" });
 assert.deepEqual([first.duplicate, first.state], [false, "ready"]);
-const again = await client.accept("orders", { item_id: 7 }, { key: "order-1", orderKey: "ann" });
+const again = await client.send("orders", { item_id: 7 }, { key: "order-1", orderKey: "ann" });
 assert.deepEqual([again.id, again.duplicate, again.sameBody ?? true], [first.id, true, true]);
-await assert.rejects(client.accept("orders", NaN), refused("bad_value"));
-await assert.rejects(client.accept("", 1), refused("bad_name"));
-await assert.rejects(client.accept("orders", 1, { waitS: "long" }), refused("bad_request"));
-await assert.rejects(client.job("none"), (error) => refused("no_such_job")(error) && error.status === 404);
-const many = await client.acceptMany("many", [{ body: 1, key: "a" }, { body: 2, key: "a" }, { body: 3, key: "b", priority: 2 }]);
+await assert.rejects(client.send("orders", NaN), refused("bad_value"));
+await assert.rejects(client.send("", 1), refused("bad_name"));
+await assert.rejects(client.send("orders", 1, { waitS: "long" }), refused("bad_request"));
+await assert.rejects(client.jobs.get("none"), (error) => refused("no_such_job")(error) && error.status === 404);
+const many = await client.sendMany("many", [{ body: 1, key: "a" }, { body: 2, key: "a" }, { body: 3, key: "b", priority: 2 }]);
 assert.deepEqual(many.map((one) => one.code ?? one.duplicate), [false, "key_reused", false]);
 
-const [claim] = await client.claim("orders", { leaseS: 20, waitS: 5, worker: "me" });
+const [claim] = await client.jobs.claim("orders", { leaseS: 20, waitS: 5, worker: "me" });
 assert.deepEqual([claim.id, claim.body, claim.orderKey, claim.attempt], [first.id, { item_id: 7 }, "ann", 1]);
-assert.ok((await client.extend(claim.id, claim.token, 25)) >= claim.leaseUntilMs);
-await client.complete(claim.id, claim.token, { as_it_is: 1 });
-const job = await client.wait(claim.id, 5);
+assert.ok((await client.jobs.extend(claim.id, claim.token, 25)) >= claim.leaseUntilMs);
+await client.jobs.complete(claim.id, claim.token, { result: { as_it_is: 1 } });
+const job = await client.jobs.wait(claim.id, { timeoutS: 5 });
 assert.deepEqual([job.state, job.result, job.attemptsMax > 0], ["done", { as_it_is: 1 }, true]);
-await assert.rejects(client.cancel(claim.id), refused("already_ended"));
-assert.equal((await client.serverClock()).held, false);
+await assert.rejects(client.jobs.cancel(claim.id), refused("already_ended"));
+assert.equal((await client.server.clock()).held, false);
 const retry = { pausesS: [1, 2.5], attemptsMax: 3, timeoutS: 4 };
-const patient = await client.setTimer({ id: "patient", url: "https://example.com/", delayS: 600, retry });
+const patient = await client.timers.create({ id: "patient", url: "https://example.com/", delayS: 600, retry });
 assert.deepEqual(patient.retry, { pausesMs: [1000, 2500], attemptsMax: 3, timeoutMs: 4000 });
-await client.cancelTimer("patient");
-const { id } = await client.accept("orders", 2, { key: "order-2", delayMs: 60_000 });
-await client.cancel(id);
-await client.cancel(id);
-assert.equal((await client.job(id)).state, "cancelled");
+await client.timers.cancel("patient");
+const { id } = await client.send("orders", 2, { key: "order-2", delayS: 60 });
+await client.jobs.cancel(id);
+await client.jobs.cancel(id);
+assert.equal((await client.jobs.get(id)).state, "cancelled");
 
 // A worker: results, errors, and the end.
 const done = new Map();
@@ -46,173 +46,185 @@ const worker = client.worker("work", async (claim, signal) => {
   return { was: claim.body };
 }, { concurrency: 4, waitS: 1 });
 const working = worker.run();
-const sent = await Promise.all(["works", "fails", "later"].map((body) => client.accept("work", body, { key: body })));
-const ended = await Promise.all(sent.map((receipt) => client.wait(receipt.id, 20)));
+const sent = await Promise.all(["works", "fails", "later"].map((body) => client.send("work", body, { key: body })));
+const ended = await Promise.all(sent.map((receipt) => client.jobs.wait(receipt.id, { timeoutS: 20 })));
 assert.deepEqual(ended.map((one) => one.state), ["done", "failed", "done"]);
 assert.deepEqual([ended[0].result, ended[1].reason, done.get("later")], [{ was: "works" }, "never", 2]);
 worker.stop();
 await working;
 assert.throws(() => client.worker("work", () => 1, { concurrency: 0 }), refused("bad_request"));
-const [dead, next] = await client.dead("work");
-assert.deepEqual([dead.length, next], [1, null]);
-await client.redrive(sent[1].id);
-await assert.rejects(client.redrive(sent[1].id), refused("not_failed"));
-let told = 0;
-assert.equal(await client.purge("work", (count) => (told = count)), 1);
-assert.equal(told, 1);
-assert.equal(await client.redriveAll("work", { reason: "never" }), 0);
+const failed = await client.queues.failed("work");
+assert.deepEqual([failed.jobs.length, failed.next, failed.jobs[0].history[0].reason], [1, null, "never"]);
+assert.equal(typeof failed.jobs[0].history[0].endedMs, "number");
+assert.equal((await client.jobs.retry(sent[1].id)).id, sent[1].id);
+await assert.rejects(client.jobs.retry(sent[1].id), refused("not_failed"));
+let count = 0;
+assert.deepEqual(await client.queues.purgeAll("work", { progress: (jobs) => (count = jobs) }), { jobs: 1, inDoubt: 0 });
+assert.equal(count, 1);
+assert.deepEqual(await client.queues.redriveAll("work", { reason: "never" }), { jobs: 0, inDoubt: 0 });
+
+// Messages without a key: the queue makes one from the body, or each call sends a message.
+const keyless = [await client.send("work", { n: 1 }), await client.send("work", { n: 1 })];
+assert.deepEqual([keyless[0].duplicate, keyless[1].duplicate, keyless[0].id === keyless[1].id], [false, false, false]);
+await client.queues.configure("keyed", { keyFields: ["n"], keyRetentionS: null });
+assert.equal((await client.queues.get("keyed")).settings.keyRetentionMs, null);
+await client.send("keyed", { n: 1 });
+assert.equal((await client.send("keyed", { n: 1 })).duplicate, true);
 
 // Queues.
-const configured = await client.configure("orders", { attemptsMax: 3 });
+const configured = await client.queues.configure("orders", { attemptsMax: 3 });
 assert.equal(configured.settings.attemptsMax, 3);
-assert.equal((await client.pause("orders")).settings.paused ?? true, true);
-await client.resume("orders");
-assert.ok((await client.queues()).some((queue) => queue.name === "orders"));
-assert.equal((await client.queue("orders")).name, "orders");
+assert.equal((await client.queues.pause("orders")).settings.paused ?? true, true);
+await client.queues.resume("orders");
+assert.ok((await client.queues.list()).some((queue) => queue.name === "orders"));
+assert.equal((await client.queues.get("orders")).name, "orders");
+assert.deepEqual((await client.jobs.list({ queue: "orders", limit: 1 })).jobs.map((one) => one.attemptsMax > 0), [true]);
+assert.equal((await client.jobs.history(first.id)).job.id, first.id);
 
 // Timers and endpoints.
-const timer = await client.setTimer({ queue: "orders", body: { a_b: 1 }, at: new Date(Date.now() + 3_600_000), key: "t" });
+const timer = await client.timers.create({ queue: "orders", body: { a_b: 1 }, at: new Date(Date.now() + 3_600_000), key: "t" });
 assert.deepEqual([timer.state, timer.body, timer.queue], ["active", { a_b: 1 }, "orders"]);
-assert.equal((await client.timer(timer.id)).leftMs > 3_000_000, true);
-assert.ok((await client.moveTimer(timer.id, { delayS: 60 })).leftMs <= 60_001); // no part of a ms is lost
-assert.equal((await client.timers({ state: "active" }))[0].length, 1);
-assert.equal((await client.cancelTimer(timer.id)).state, "cancelled");
-await assert.rejects(client.moveTimer(timer.id, { delayS: 1 }), refused("already_ended"));
-await assert.rejects(client.resend(timer.id), refused("not_failed"));
-await assert.rejects(client.setTimer({ queue: "orders", cron: "never" }), refused("bad_timer"));
-const endpoint = await client.makeEndpoint("https://example.com/hook", { id: "hook", description: "d" });
+assert.equal((await client.timers.get(timer.id)).leftMs > 3_000_000, true);
+assert.ok((await client.timers.move(timer.id, { delayS: 60 })).leftMs <= 60_001); // no part of a ms is lost
+assert.equal((await client.timers.list({ state: "active" })).timers.length, 1);
+assert.equal((await client.timers.cancel(timer.id)).state, "cancelled");
+await assert.rejects(client.timers.move(timer.id, { delayS: 1 }), refused("already_ended"));
+await assert.rejects(client.timers.resend(timer.id), refused("not_failed"));
+await assert.rejects(client.timers.create({ queue: "orders", cron: "never" }), refused("bad_timer"));
+const endpoint = await client.endpoints.create("https://example.com/hook", { id: "hook", description: "d" });
 assert.deepEqual([endpoint.id, endpoint.health.failing], ["hook", false]);
-assert.equal((await client.rotateSecret("hook")).secrets.length, 2);
-assert.equal((await client.endpoint("hook", { secret: true })).secrets.length, 2);
-assert.equal((await client.changeEndpoint("hook", { disabled: true })).disabled, true);
-assert.equal((await client.endpoints())[0].length >= 1, true);
-await client.removeEndpoint("hook");
-await client.removeEndpoint("hook");
-await assert.rejects(client.endpoint("hook"), refused("no_such_endpoint"));
+assert.equal((await client.endpoints.rotate("hook")).secrets.length, 2);
+assert.equal((await client.endpoints.get("hook", { secret: true })).secrets.length, 2);
+assert.equal((await client.endpoints.update("hook", { disabled: true })).disabled, true);
+assert.equal((await client.endpoints.list()).endpoints.length >= 1, true);
+assert.deepEqual(await client.endpoints.delete("hook"), { id: "hook" });
+await assert.rejects(client.endpoints.delete("hook"), refused("no_such_endpoint"));
+await assert.rejects(client.endpoints.get("hook"), refused("no_such_endpoint"));
 
 // Locks.
-const lock = await client.acquire(["a_b", "c"], { leaseS: 10, owner: "me" });
+const lock = await client.locks.acquire(["a_b", "c"], { leaseS: 10, owner: "me" });
 assert.deepEqual(Object.keys(lock.tokens).sort(), ["a_b", "c"]);
-await assert.rejects(client.acquire("c"), refused("lock_held"));
-assert.ok((await client.renew(lock.id, 20)) >= lock.leaseUntilMs);
-assert.equal((await client.lock("c")).holders[0].owner, "me");
-assert.deepEqual([await client.release(lock.id), await client.release(lock.id)], [true, false]);
-assert.equal(await client.hold("c", async (held) => typeof held.token, { leaseS: 5 }), "number");
-await assert.rejects(client.hold("c", () => Promise.reject(new RangeError("mine"))), RangeError);
-const taken = await client.acquire("c", { waitS: 1 });
-await client.release(taken.id);
+await assert.rejects(client.locks.acquire(["c"]), refused("lock_held"));
+assert.ok((await client.locks.renew(lock.id, { leaseS: 20 })) >= lock.leaseUntilMs);
+assert.equal((await client.locks.get("c")).holders[0].owner, "me");
+assert.deepEqual([await client.locks.release(lock.id), await client.locks.release(lock.id)], [true, false]);
+assert.equal(await client.locks.hold("c", async (held) => typeof held.token, { leaseS: 5 }), "number");
+await assert.rejects(client.locks.hold("c", () => Promise.reject(new RangeError("mine"))), RangeError);
+const taken = await client.locks.acquire(["c"], { waitS: 1 });
+await client.locks.release(taken.id);
 // One that is lost meanwhile: the body is told.
 await assert.rejects(
-  client.hold("lost", async (held, signal) => {
-    await client.release(held.id);
+  client.locks.hold("lost", async (held, signal) => {
+    await client.locks.release(held.id);
     await new Promise((resolve) => signal.addEventListener("abort", resolve));
   }, { leaseS: 0.3 }),
   refused("lock_lost"),
 );
 
 // Rooms.
-const made = await client.createRoom("board", { meta: { team_name: "a" }, capacity: 5 });
+const made = await client.rooms.create({ id: "board", meta: { team_name: "a" }, capacity: 5 });
 assert.deepEqual([made.capacity, made.meta], [5, { team_name: "a" }]);
-await assert.rejects(client.createRoom("board"), refused("room_exists"));
+await assert.rejects(client.rooms.create({ id: "board" }), refused("room_exists"));
 const add = { op: "map.add", map: "m", key: "k_1", by: 1 };
-assert.deepEqual([await client.changeRoom("board", [add]), await client.changeRoom("board", [add])], [1, 2]);
-assert.deepEqual((await client.roomState("board")).maps, { m: { k_1: 2 } });
-assert.deepEqual((await client.roomState("board", 1)).maps, { m: { k_1: 1 } });
-const [steps, since] = await client.roomHistory("board", { since: 1, limit: 1 });
+assert.deepEqual([(await client.rooms.apply("board", [add])).seq, (await client.rooms.apply("board", [add])).seq], [1, 2]);
+assert.deepEqual((await client.rooms.snapshot("board")).maps, { m: { k_1: 2 } });
+assert.deepEqual((await client.rooms.snapshot("board", { at: 1 })).maps, { m: { k_1: 1 } });
+const { entries: steps, next: since } = await client.rooms.history("board", { since: 1, limit: 1 });
 assert.deepEqual([steps.length, steps[0].ops, typeof steps[0].atMs], [1, [add], "number"]);
 assert.ok(since === null || since === 2);
-assert.deepEqual((await client.rooms({ meta: { team_name: "a" } }))[0].map((room) => room.id), ["board"]);
-assert.equal((await client.configureRoom("board", { keep: 7 })).keep, 7);
-assert.equal((await client.roomInfo("board")).seq, 2);
-const creator = { id: "", user: (await client.roomInfo("board")).by };
-assert.deepEqual([await client.roomMembers("board"), await client.sayInRoom("board", "hi", { a: 1 })], [[creator], 0]);
-await client.makeInRoom("board", "lists", "l", { schema: { type: "number" } });
-await client.changeRoom("board", [{ op: "list.insert", list: "l", id: "i", value: 1 }]);
-assert.deepEqual([await client.roomList("board", "l"), await client.roomMap("board", "m")], [[["i", 1]], { k_1: 2 }]);
-assert.deepEqual(await client.roomPresence("board", "p"), {});
-assert.deepEqual([await client.dropInRoom("board", "lists", "l"), await client.dropInRoom("board", "lists", "l")], [true, false]);
-await client.deleteRoom("board");
-await assert.rejects(client.deleteRoom("board"), refused("no_such_room"));
+assert.deepEqual((await client.rooms.list({ meta: { team_name: "a" } })).rooms.map((room) => room.id), ["board"]);
+assert.equal((await client.rooms.update("board", { keep: 7 })).keep, 7);
+assert.equal((await client.rooms.get("board")).seq, 2);
+const creator = { id: "", user: (await client.rooms.get("board")).by };
+assert.deepEqual([await client.rooms.members("board"), await client.rooms.broadcast("board", "hi", { value: { a: 1 } })], [[creator], 0]);
+await client.rooms.putList("board", "l", { schema: { type: "number" } });
+await client.rooms.apply("board", [{ op: "list.insert", list: "l", id: "i", value: 1 }]);
+assert.deepEqual([await client.rooms.getList("board", "l"), await client.rooms.getMap("board", "m")], [[["i", 1]], { k_1: 2 }]);
+assert.deepEqual(await client.rooms.getPresence("board", "p"), {});
+assert.deepEqual([await client.rooms.deleteList("board", "l"), await client.rooms.deleteList("board", "l")], [true, false]);
+await client.rooms.delete("board");
+await assert.rejects(client.rooms.delete("board"), refused("no_such_room"));
 
 // Tables.
 const policy = { kind: "ranked", tiers: [], maxWins: 3, seats: ["a_b", "O"], turnS: 30 };
-const table = await client.createTable("corner", { policy, meta: { a_b: 1 } });
+const table = await client.tables.create({ id: "corner", policy, meta: { a_b: 1 } });
 assert.deepEqual([table.phase, table.meta, table.policy.maxWins, table.policy.turnMs], ["waiting", { a_b: 1 }, 3, 30_000]);
 assert.deepEqual(table.seats, { a_b: null, O: null });
-await assert.rejects(client.createTable("corner"), refused("table_exists"));
-await assert.rejects(client.createTable("bad", { policy: { maxWins: -1 } }), refused("bad_policy"));
-await assert.rejects(client.joinTable("none"), refused("no_such_table"));
-for (const user of ["ann", "ben", "cas"]) await client.joinTable("corner", { user });
-const { seats } = await client.table("corner");
+await assert.rejects(client.tables.create({ id: "corner" }), refused("table_exists"));
+await assert.rejects(client.tables.create({ id: "bad", policy: { maxWins: -1 } }), refused("bad_policy"));
+await assert.rejects(client.tables.create({ id: "bad", policy: { turnMs: 1 } }), /unknown option "turnMs" of policy of tables.create; use kind, seats, /);
+await assert.rejects(client.tables.join("none"), refused("no_such_table"));
+for (const user of ["ann", "ben", "cas"]) await client.tables.join("corner", { user });
+const { seats } = await client.tables.get("corner");
 assert.deepEqual([seats.a_b.user, seats.O.user, typeof seats.O.sinceMs], ["ann", "ben", "number"]);
-const place = await client.place("corner", { user: "cas" });
+const place = await client.tables.place("corner", { user: "cas" });
 assert.deepEqual([place.role, place.position], ["waiting", 1]);
-await client.joinTable("corner", { user: "eve" });
-const [[front], after] = await client.waitlist("corner", { limit: 1 });
+await client.tables.join("corner", { user: "eve" });
+const { waitlist: [front], next: after } = await client.tables.waitlist("corner", { limit: 1 });
 assert.deepEqual([front.users, front.position, front.lane, typeof front.sinceMs], [["cas"], 1, "main", "number"]);
-const [[behind], end] = await client.waitlist("corner", { after });
+const { waitlist: [behind], next: end } = await client.tables.waitlist("corner", { after });
 assert.deepEqual([behind.users, behind.position, end], [["eve"], 2, null]);
-await client.leaveTable("corner", { user: "eve" });
+await client.tables.leave("corner", { user: "eve" });
 
 // One's own place, live.
 const dan = new Client(process.argv[2], { key: "dev:dan" });
 const live = dan.live();
-const standing = await dan.stand("corner", live);
-assert.deepEqual([standing.place.role, standing.place.position], ["waiting", 2]);
+const followed = await dan.tables.follow("corner", live);
+assert.deepEqual([followed.place.role, followed.place.position], ["waiting", 2]);
 const until = (wanted) =>
   new Promise((resolve) => {
-    const end = standing.subscribe((now) => wanted(now) && (end(), resolve(now)));
+    const end = followed.subscribe((now) => wanted(now) && (end(), resolve(now)));
   });
 const moved = until((now) => now.position === 1);
-const ending = await client.endGame("corner", ["ben"], { game: 1 });
+const ending = await client.tables.result("corner", { winners: ["ben"], game: 1 });
 assert.deepEqual([ending.winners, ending.reason, ending.players], [["ben"], "result", { a_b: "ann", O: "ben" }]);
-assert.deepEqual([(await moved).role, typeof standing.waitMs], ["waiting", "number"]);
-await assert.rejects(client.endGame("corner", [], { game: 1 }), refused("other_game"));
+assert.deepEqual([(await moved).role, typeof followed.waitMs], ["waiting", "number"]);
+await assert.rejects(client.tables.result("corner", { game: 1 }), refused("other_game"));
 const seated = until((now) => now.role === "seated");
-await client.leaveTable("corner", { user: "cas" });
+await client.tables.leave("corner", { user: "cas" });
 assert.equal((await seated).marker, "a_b");
 const gone = until((now) => now.role === "");
-await client.leaveTable("corner", { user: "dan" });
+await client.tables.leave("corner", { user: "dan" });
 await gone;
-for (const user of ["eve", "fay"]) await client.joinTable("corner", { user });
+for (const user of ["eve", "fay"]) await client.tables.join("corner", { user });
 const rejoined = until((now) => now.role === "waiting");
-await client.joinTable("corner", { user: "dan" });
+await client.tables.join("corner", { user: "dan" });
 await rejoined;
 const satAgain = until((now) => now.role === "seated");
-for (const user of ["eve", "fay", "ann"]) await client.leaveTable("corner", { user });
+for (const user of ["eve", "fay", "ann"]) await client.tables.leave("corner", { user });
 await satAgain;
-standing.close();
-standing.close();
+followed.close();
+followed.close();
 assert.equal((await live.act("leave", "corner")).role, "");
 await assert.rejects(live.act("dance", "corner"), refused("bad_request"));
 live.close();
 
-const [best] = await client.leaders();
+const [best] = await client.tables.leaders("tables");
 assert.equal(best.user, "ben");
-assert.deepEqual((await client.leaders("tables", { after: best, limit: 1 })).length, 1);
-assert.ok((await client.rating("ben")).won > 0);
-assert.equal(await client.rating("zoe"), null);
-assert.equal((await client.watchTable("corner", { user: "eve" })).role, "watching");
-await client.alive("corner", { user: "eve" });
-await assert.rejects(client.ready("corner", { user: "eve" }), refused("not_seated"));
-assert.deepEqual([(await client.pauseTable("corner")).paused, (await client.resumeTable("corner")).paused ?? false], [true, false]);
-assert.equal((await client.closeTable("corner")).phase, "closed");
-assert.deepEqual((await client.tables({ phase: "closed" }))[0].map((one) => one.id), ["corner"]);
+assert.deepEqual((await client.tables.leaders("tables", { rating: best.rating, user: best.user, limit: 1 })).length, 1);
+assert.ok((await client.tables.rating("tables", "ben")).won > 0);
+assert.equal(await client.tables.rating("tables", "zoe"), null);
+assert.equal((await client.tables.watch("corner", { user: "eve" })).role, "watching");
+await client.tables.heartbeat("corner", { user: "eve" });
+await assert.rejects(client.tables.ready("corner", { user: "eve" }), refused("not_seated"));
+assert.deepEqual([(await client.tables.pause("corner")).paused, (await client.tables.resume("corner")).paused ?? false], [true, false]);
+assert.equal((await client.tables.close("corner")).phase, "closed");
+assert.deepEqual((await client.tables.list({ phase: "closed" })).tables.map((one) => one.id), ["corner"]);
 
 // Matches.
-await client.createTable("guessing", { game: "guess" });
-for (const user of ["developer", "ben"]) await client.joinTable("guessing", { user });
-const { match } = (await client.roomMap("table:guessing", "game")).now;
-await client.move("guessing", "heads");
-const seen = await client.match(match);
+await client.tables.create({ id: "guessing", game: "guess" });
+for (const user of ["developer", "ben"]) await client.tables.join("guessing", { user });
+const { match } = (await client.rooms.getMap("table:guessing", "game")).now;
+await client.tables.move("guessing", { move: "heads" });
+const seen = await client.matches.get(match);
 assert.deepEqual([seen.seat, seen.mine, seen.awaited, seen.players], ["even", "heads", ["odd"], { even: "developer", odd: "ben" }]);
-await assert.rejects(client.matchLog(match), refused("match_on"));
-await client.move("guessing", "heads", { user: "ben", key: "my-move" });
-const log = await client.matchLog(match);
-assert.deepEqual([log.map((one) => one.type), typeof log[0].atMs], [["begun", "moved", "moved"], "number"]);
-assert.deepEqual((await client.matchReplay(match)).at(-1).outcome.winners, ["even"]);
-await assert.rejects(client.match("none"), refused("no_such_match"));
+await assert.rejects(client.matches.log(match), refused("match_on"));
+await client.tables.move("guessing", { move: "heads", user: "ben", key: "my-move" });
+const log = await client.matches.log(match);
+assert.deepEqual([log.map((one) => one.type), typeof log[0].at_ms], [["begun", "moved", "moved"], "number"]);
+assert.deepEqual((await client.matches.replay(match)).at(-1).outcome.winners, ["even"]);
+await assert.rejects(client.matches.get("none"), refused("no_such_match"));
 
 // A server that is not there is asked again, until patience ends.
-await assert.rejects(new Client("http://127.0.0.1:9", { patienceS: 0.2 }).queues(), refused("unreachable"));
+await assert.rejects(new Client("http://127.0.0.1:9", { patienceS: 0.2 }).queues.list(), refused("unreachable"));
 console.log("well");

@@ -9,8 +9,8 @@ const { RoomService } = await import("../../clients/js/roomservice.js");
 const url = process.argv[2];
 const schema = { type: "object", required: ["x"], properties: { x: { type: "number" } } };
 const client = new Client(url);
-await client.createRoom("board");
-await client.makeInRoom("board", "presences", "cursor", { schema });
+await client.rooms.create({ id: "board" });
+await client.rooms.putPresence("board", "cursor", { schema });
 
 const lives = ["ann", "bob"].map((name) => new Live(url, { token: `dev:${name}` }));
 const [ann, bob] = await Promise.all(lives.map((live) => live.join("board")));

@@ -30,8 +30,7 @@ class Person {
 
   act(what, body = {}) {
     if (this.over === "websocket") return this.live.act(what, this.table, body);
-    const calls = { join: "joinTable", leave: "leaveTable", watch: "watchTable", ready: "ready", place: "place" };
-    return this.client[calls[what]](this.table, body);
+    return this.client.tables[what](this.table, body);
   }
 
   /** Resolves when the room has shown a map of which something holds, at any time. */
@@ -53,7 +52,7 @@ class Person {
 /** Run something at a new table with people who join it, in this order. */
 async function at(policy, names, over, run) {
   const table = `kind-${++number}`;
-  await host.createTable(table, { policy: { idleMs: 0, graceMs: 600_000, ...policy } });
+  await host.tables.create({ id: table, policy: { idleS: 0, graceS: 600, ...policy } });
   const people = [];
   for (const name of names) {
     const person = await new Person(name, table, over).enter();
@@ -65,30 +64,30 @@ async function at(policy, names, over, run) {
 }
 
 const players = async (table) => {
-  const { seats } = await host.table(table);
+  const { seats } = await host.tables.get(table);
   return Object.fromEntries(Object.entries(seats).map(([marker, seat]) => [marker, seat && seat.user]));
 };
 
 for (const over of ["http", "websocket"]) {
-  await at({ kind: "speed", idleMs: 1_000, warnMs: 500 }, ["ann", "ben", "cas"], over, async (table, ann, ben, cas) => {
+  await at({ kind: "speed", idleS: 1, warnS: 0.5 }, ["ann", "ben", "cas"], over, async (table, ann, ben, cas) => {
     await ben.sees("seats", ({ X }) => X?.warned);
     await cas.sees("table", ({ ended }) => ended !== undefined); // nobody moved: all are late
     assert.equal((await ann.act("place")).role, "");
   });
   await at({ kind: "ranked", ladder: `js-${over}` }, ["ann", "ben"], over, async (table, ann) => {
-    await host.endGame(table, ["ann"], { game: 1 });
+    await host.tables.result(table, { winners: ["ann"], game: 1 });
     await ann.sees("table", ({ ended }) => ended?.ratings.ann === 1_216);
-    assert.deepEqual((await ann.client.leaders(`js-${over}`)).map(({ user }) => user), ["ann", "ben"]);
+    assert.deepEqual((await ann.client.tables.leaders(`js-${over}`)).map(({ user }) => user), ["ann", "ben"]);
   });
   await at({ partyMax: 2 }, ["ann", "ben"], over, async (table) => {
-    await host.joinTable(table, { user: "eve", party: ["fay"] });
-    const [[party]] = await host.waitlist(table);
+    await host.tables.join(table, { user: "eve", party: ["fay"] });
+    const { waitlist: [party] } = await host.tables.waitlist(table);
     assert.deepEqual([party.size, party.users], [2, ["eve", "fay"]]);
-    await host.endGame(table, ["ann"], { game: 1 });
+    await host.tables.result(table, { winners: ["ann"], game: 1 });
     assert.deepEqual(await players(table), { X: "eve", O: "fay" });
   });
-  await at({ rematchMs: 600_000 }, ["ann", "ben"], over, async (table, ann, ben) => {
-    await host.endGame(table, ["ann"], { game: 1 });
+  await at({ rematchS: 600 }, ["ann", "ben"], over, async (table, ann, ben) => {
+    await host.tables.result(table, { winners: ["ann"], game: 1 });
     await ann.sees("table", ({ state }) => state.phase === "ready");
     assert.equal((await ann.act("ready")).phase, "ready");
     assert.equal((await ben.act("ready")).phase, "playing");
@@ -97,18 +96,18 @@ for (const over of ["http", "websocket"]) {
     const wat = await new Person("wat", table, over).enter();
     assert.equal((await wat.act("watch")).role, "watching");
     await ann.sees("table", ({ state }) => state.spectators === 1);
-    await assert.rejects(wat.client.move(table, 1), ({ code }) => code === "not_seated");
+    await assert.rejects(wat.client.tables.move(table, { move: 1 }), ({ code }) => code === "not_seated");
     assert.equal((await wat.act("join")).role, "waiting");
     wat.live.close();
   });
-  await at({ botMs: 1, bots: ["hal"] }, ["ann"], over, async (table, ann) => {
+  await at({ botS: 0.001, bots: ["hal"] }, ["ann"], over, async (table, ann) => {
     await ann.sees("seats", ({ O }) => O?.user === "hal" && O.bot);
-    await host.joinTable(table, { user: "ben" });
-    await host.endGame(table, ["ann"], { game: 1 });
+    await host.tables.join(table, { user: "ben" });
+    await host.tables.result(table, { winners: ["ann"], game: 1 });
     assert.deepEqual(await players(table), { X: "ann", O: "ben" });
   });
   await at({ seats: ["A", "B", "C"] }, ["ann", "ben", "cas", "dan"], over, async (table, ann, ben) => {
-    await host.endGame(table, ["cas"], { game: 1 });
+    await host.tables.result(table, { winners: ["cas"], game: 1 });
     assert.deepEqual(await players(table), { A: "dan", B: "ann", C: "cas" });
     assert.equal((await ben.act("place")).position, 1);
   });
@@ -117,7 +116,7 @@ for (const over of ["http", "websocket"]) {
     const seated = await eve.sees("seats", ({ X, O }) => new Set([X?.user, O?.user, "cas", "dan"]).size === 2);
     assert.deepEqual(Object.keys(seated).sort(), ["O", "X"]);
     assert.equal((await eve.act("place")).position, 1);
-    const [waiting] = await eve.client.waitlist(table);
+    const { waitlist: waiting } = await eve.client.tables.waitlist(table);
     assert.deepEqual(waiting.map(({ users }) => users), [["eve"]]);
   });
 }

@@ -64,6 +64,21 @@ WATCH = """async () => {
 }"""
 
 
+# The client over HTTP: arguments in all places, options, values of the user, and an error.
+CALL = """async () => {
+    const { Client } = await import("/http.js");
+    const client = new Client();
+    const sent = await client.send("orders", { item_id: 7 }, { key: "order-1", delayS: 60 });
+    const job = await client.jobs.get(sent.id);
+    const at = new Date(Date.now() + 60_000);
+    const timer = await client.timers.create({ id: "t", queue: "orders", at, body: { a_b: 1 } });
+    const listed = await client.timers.list({ prefix: "t", limit: 1 });
+    const held = await client.locks.hold("report", (lock) => Object.keys(lock.tokens));
+    const error = await client.rooms.get("none").catch((error) => error);
+    const { leftMs } = listed.timers[0];
+    return [job.body, job.attemptsMax > 0, timer.body, leftMs <= 60_000, held, error.code];
+}"""
+
 TOO_LARGE = """async ([url, bytes]) => {
     const socket = new WebSocket(url);
     await new Promise((resolve) => { socket.onopen = resolve; });
@@ -90,6 +105,12 @@ async def test_the_vectors_are_played_as_they_should(browser: Any) -> None:
         count, wrong = await page.evaluate(PLAY, [vectors])
     assert count > 50
     assert wrong == []
+
+
+async def test_a_page_calls_the_server_over_http(browser: Any) -> None:
+    async with Served() as served, tabs(browser, served.url, forgive="404") as [page]:
+        found = await page.evaluate(CALL)
+    assert found == [{"item_id": 7}, True, {"a_b": 1}, True, ["report"], "no_such_room"]
 
 
 async def test_a_browser_is_told_why_its_message_was_too_large(

@@ -1,5 +1,7 @@
-"""The client for browsers has the names of the Python client, in camelCase, and no others; but for
-what is listed here, each with its reason."""
+"""The classes of both clients have the same names, but for those listed here, each with its reason.
+
+The methods and structs of operations are generated: see test_scripts_operations.py.
+"""
 
 import inspect
 import re
@@ -26,20 +28,19 @@ class Wanted(NamedTuple):
 
 CLASSES: dict[str, type] = {
     name: getattr(python, name)
-    for name in ("Client", "Live", "Room", "RoomMap", "RoomList", "Presence", "Saved", "Worker")
-} | {"Standing": python.Standing}
+    for name in ("Live", "Room", "RoomMap", "RoomList", "Presence", "Saved", "Worker")
+}
 ANSWERS: dict[str, type] = {
-    name: found
-    for name in python.__all__
-    if name not in CLASSES and name not in ("HeldLock", "RoomMember")
-    if (found := getattr(python, name))
-} | {"Member": RoomMember, "Said": Said, "Undone": Undone}
+    "Item": python.Item,
+    "Member": RoomMember,
+    "Said": Said,
+    "Undone": Undone,
+    "Who": python.Who,
+}
 
 # A page has one clock and one kind of randomness, and opens nothing before it is used.
 _RUNS = {"open", "clock", "ids"}
 WANTED = {
-    # `call` is for calls that there is no method for; in a page that is `fetch`.
-    "Client": Wanted(python={*_RUNS, "close", "call", "run"}),
     # Those of Python are for its rooms. A page is woken by the browser, too.
     "Live": Wanted(
         python={*_RUNS, "stir", "nowMs", "restart", "rejoin", "forget"}, browser={"wake"}
@@ -62,18 +63,9 @@ WANTED = {
     "Saved": Wanted(browser={"then", "catch"}),
     # In Python it is the frame as it came.
     "Said": Wanted(python={"room"}),
-    # What can be told from the rest.
-    "Job": Wanted(python={"ended"}),
-    "Table": Wanted(python={"players", "markerOf"}),
-    # When a rating changed last is for operators.
-    "Rating": Wanted(python={"atMs"}),
-    # Python has a class of its own for what was just created.
-    "Timer": Wanted(python={"caller"}, browser={"duplicate"}),
-    "Endpoint": Wanted(python={"caller", "rate"}, browser={"duplicate"}),
 }
 # Keywords of Python that there are not in a page, by method.
 KEYWORDS = {
-    "Client.constructor": {"connections", "clock", "ids"},
     "Live.constructor": {"clock", "ids"},
 }
 
@@ -99,7 +91,7 @@ def names_of(kind: type) -> set[str]:
 def declared() -> dict[str, dict[str, str]]:
     """The classes and interfaces of the types: their members, and how each is declared."""
     found: dict[str, dict[str, str]] = {}
-    for file in ("client", "http", "views"):
+    for file in ("client", "http"):
         text = re.sub(r"/\*\*.*?\*/", "", (FOLDER / f"{file}.d.ts").read_text(), flags=re.DOTALL)
         pattern = r"^export (?:class|interface) (\w+)[^{]*\{\n(.*?)^\}"
         for name, body in re.findall(pattern, text, re.MULTILINE | re.DOTALL):
@@ -151,4 +143,3 @@ def snake(name: str) -> str:
 def test_each_name_that_is_listed_is_of_some_class() -> None:
     assert set(WANTED) <= {*CLASSES, *ANSWERS}
     assert {name.partition(".")[0] for name in KEYWORDS} <= set(CLASSES)
-    assert len(CLASSES) + len(ANSWERS) > 30

@@ -20,6 +20,7 @@ console.log(...[Live, Client, useRoom, RoomService, sign].map((one) => typeof on
 # What they need of a browser, without all that one has.
 BROWSER = """\
 interface AbortSignal { readonly aborted: boolean }
+declare class AbortController { readonly signal: AbortSignal }
 declare class URL { constructor(url: string) }
 """
 

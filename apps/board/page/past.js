@@ -39,7 +39,7 @@ export class Past {
   async enter() {
     let info;
     try {
-      info = await this.#client().roomInfo(this.#room);
+      info = await this.#client().rooms.get(this.#room);
     } catch (error) {
       return toast(`The past cannot be seen now: ${error.message}`, true);
     }
@@ -112,13 +112,13 @@ export class Past {
   }
 
   async #load(at) {
-    const client = this.#client();
+    const { rooms } = this.#client();
     const first = Number(byId("slider").min);
-    const [state, [steps]] = await Promise.all([
-      client.roomState(this.#room, at),
-      at > first ? client.roomHistory(this.#room, { since: at - 1, limit: 1 }) : [[]],
+    const [state, { entries }] = await Promise.all([
+      rooms.snapshot(this.#room, { at }),
+      at > first ? rooms.history(this.#room, { since: at - 1, limit: 1 }) : { entries: [] },
     ]);
-    return { notes: notesAsOf(state), when: this.#told(at, steps[0]) };
+    return { notes: notesAsOf(state), when: this.#told(at, entries[0]) };
   }
 
   #told(at, step) {

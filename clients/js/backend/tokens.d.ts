@@ -4,13 +4,9 @@
  * Keep the key on your server: whoever has it can sign in as anyone.
  */
 
-/** What a user may do with one resource. */
-export type Action =
-  | "send" | "work" | "manage" | "lock" | "timer" | "endpoint"
-  | "read" | "write" | "room" | "play" | "lane" | "table" | "operate" | "metrics";
+import { ACTIONS, type Action } from "./actions.js";
 
-/** All actions. */
-export const ACTIONS: readonly Action[];
+export { ACTIONS, type Action };
 
 /**
  * Permission for an action on the resource with exactly this name. `*`, spaces and quotes have no

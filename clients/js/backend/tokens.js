@@ -1,10 +1,10 @@
 // Signed tokens (JWT) for the users of your application, for back ends in JavaScript.
 // The same format as `onceward.tokens` in Python. Uses WebCrypto, no dependencies.
 
-export const ACTIONS = Object.freeze([
-  "send", "work", "manage", "lock", "timer", "endpoint",
-  "read", "write", "room", "play", "lane", "table", "operate", "metrics",
-]);
+import { ACTIONS } from "./actions.js";
+
+export { ACTIONS };
+
 const OPTIONS = ["user", "grants", "expiresS", "audience", "issuer", "keyId", "algorithm", "nowMs"];
 const TYPE = "onceward";
 const SECRET_BYTES_MIN = 32;

@@ -1,325 +1,164 @@
-// The calls of the API: messages and jobs, queues, timers, endpoints, locks, and rooms for those who
-// are in none. Those about tables and matches are in tables.js.
+// Builds the methods of a client from the table of operations: `client.jobs.retry(id)`.
+//
+// Arguments in the path and required members are positional, all others are options.
 
-import { Live } from "./live.js";
-import { TableCalls } from "./tables.js";
-import { asked, milliseconds, problem } from "./transport.js";
-import { fault, newId } from "./values.js";
-import { Worker, keep } from "./work.js";
+import { OPERATIONS, STRUCTS } from "./operations.js";
+import { milliseconds } from "./transport.js";
+import { encode, fault, newId, refuse } from "./values.js";
 
-// How long one request waits on the server before it is asked again.
-const WAIT_S = 20;
-const DAY_S = 24 * 3600;
-const ENDED = ["done", "failed", "doubt", "cancelled"];
+const HEADER = "Idempotency-Key";
 
-export class Client extends TableCalls {
-  live({ token } = {}) {
-    return new Live(this._url, { token: token ?? this._key });
+const words = (text = "") => text.split(" ").filter(Boolean);
+const isObject = (value) => typeof value === "object" && value !== null && !Array.isArray(value);
+const newSecret = () =>
+  `whsec_${btoa(String.fromCharCode(...crypto.getRandomValues(new Uint8Array(24))))}`;
+
+// The namespaces of a client: for each noun, an object with one function per operation.
+export function namespaces(client) {
+  const found = {};
+  for (const [name, row] of Object.entries(OPERATIONS)) {
+    const [noun, verb] = name.split(".");
+    const namespace = (found[noun] ??= {});
+    const operation = parsed(name, row);
+    namespace[verb] = async (...given) => call(client, namespace, operation, ...read(operation, given));
   }
+  return found;
+}
 
-  // Messages and jobs.
+function parsed(name, [verb, path, spec, more = {}]) {
+  const declared = words(spec).map((word) => {
+    const [, required, inQuery, argument, struct] = /^(!?)(\??)(\w+):?(\w*)$/.exec(word);
+    return { required, inQuery, argument, struct };
+  });
+  const names = (wanted) => declared.filter(wanted).map(({ argument }) => argument);
+  const inPath = [...path.matchAll(/\{(\w+)\}/g)].map(([, parameter]) => parameter);
+  const positional = [...inPath, ...names(({ required }) => required)];
+  return { name, verb, path, declared, positional, optional: names(({ required }) => !required), ...more };
+}
 
-  accept(queue, body, { waitS, ...options } = {}) {
-    const message = { ...asked(options), body };
-    return this._call("POST", ["inbox", queue], { body: message, query: { waitS: waitS || null }, waitS });
-  }
+// The arguments of a call by name, and its signal.
+function read({ name, positional, optional }, given) {
+  const usage = `${name}(${[...positional, "options"].join(", ")})`;
+  if (given.length > positional.length + 1) refuse("bad_request", `too many arguments; use ${usage}`);
+  const options = given[positional.length] ?? {};
+  if (!isObject(options)) refuse("bad_request", `the options are not an object; use ${usage}`);
+  admitNames(name, options, [...optional, "signal"]);
+  const { signal, ...found } = options;
+  positional.forEach((argument, index) => {
+    if (given[index] === undefined) refuse("bad_request", `${argument} is missing; use ${usage}`);
+    found[argument] = given[index];
+  });
+  return [found, signal];
+}
 
-  async acceptMany(queue, messages) {
-    const body = { messages: messages.map(({ body, ...options }) => ({ ...asked(options), body })) };
-    const { results } = await this._call("POST", ["inbox", queue, "batch"], { body });
-    return results.map(
-      ({ accepted, rejected }) => accepted ?? problem(rejected.status, JSON.stringify(rejected)),
-    );
-  }
-
-  async claim(queue, { max = 1, leaseS = 30, waitS = 0, worker = "", signal } = {}) {
-    const body = asked({ max, leaseS, waitS, worker });
-    return (await this._call("POST", ["queues", queue, "claim"], { body, waitS, signal })).jobs;
-  }
-
-  async complete(id, token, result = null) {
-    await this._call("POST", ["jobs", id, "complete"], { body: { token, result } });
-  }
-
-  async fail(id, token, reason, { retryAfterS, notBeforeS, final = false } = {}) {
-    const body = asked({ token, reason, final, retryAfterS, notBeforeS });
-    return (await this._call("POST", ["jobs", id, "fail"], { body })).state;
-  }
-
-  async extend(id, token, leaseS) {
-    const body = asked({ token, leaseS });
-    return (await this._call("POST", ["jobs", id, "extend"], { body })).leaseUntilMs;
-  }
-
-  job(id, { waitS } = {}) {
-    return this._call("GET", ["jobs", id], { query: { waitS: waitS || null }, waitS });
-  }
-
-  async wait(id, timeoutS = Infinity) {
-    if (timeoutS !== Infinity) milliseconds(timeoutS, "a time limit");
-    const begun = performance.now();
-    while (true) {
-      const leftS = Math.min(timeoutS - (performance.now() - begun) / 1000, WAIT_S);
-      const job = await this.job(id, { waitS: Math.max(leftS, 0) });
-      if (ENDED.includes(job.state) || leftS <= 0) return job;
+async function call(client, namespace, operation, found, signal) {
+  const { name, verb, returns, opaque, done, doneMember, unknown } = operation;
+  const headers = fill(operation, found);
+  const { path, body } = request(operation, found);
+  const course = {};
+  const send = (headers) => client._call(verb, path, { body, headers, course, signal, waitS: found.waitS ?? 0 });
+  try {
+    const answer = await (operation.optional.includes("key") ? unlessKeyed(send, headers) : send(headers));
+    const value = camel(answer, words(opaque));
+    // After a lost response, an earlier request has done what this one found done.
+    if (course.lost && doneMember) value[doneMember] = true;
+    return returns ? value[returns] : value;
+  } catch (error) {
+    if (!course.lost) throw error;
+    if (words(unknown).includes(error.code)) {
+      throw fault("outcome_unknown", `the response to ${name} was lost, and now: ${error.message}`);
     }
-  }
-
-  async cancel(id) {
-    await this._call("DELETE", ["jobs", id]);
-  }
-
-  async redrive(id) {
-    await this._once("not_failed", "POST", ["jobs", id, "retry"]);
-  }
-
-  async settle(id, step, { done, result = null, reason = "" }) {
-    const body = { step, done, result, reason };
-    await this._once("not_failed", "POST", ["jobs", id, "settle"], { body });
-  }
-
-  worker(queue, handler, options) {
-    return new Worker(this, queue, handler, options);
-  }
-
-  // The clock of the server.
-
-  serverClock() {
-    return this._call("GET", ["clock"]);
-  }
-
-  confirmClock() {
-    return this._call("POST", ["clock", "confirm"]);
-  }
-
-  // Queues.
-
-  async queues() {
-    return (await this._call("GET", ["queues"])).queues;
-  }
-
-  queue(name) {
-    return this._call("GET", ["queues", name]);
-  }
-
-  configure(queue, settings) {
-    return this._call("PUT", ["queues", queue], { body: asked(settings) });
-  }
-
-  pause(queue) {
-    return this._call("POST", ["queues", queue, "pause"]);
-  }
-
-  resume(queue) {
-    return this._call("POST", ["queues", queue, "resume"]);
-  }
-
-  async dead(queue, { start, limit = 100 } = {}) {
-    const { jobs, next = null } = await this._call("GET", ["queues", queue, "failed"], { query: { after: start, limit } });
-    return [jobs, next];
-  }
-
-  redriveAll(queue, chosen = {}, progress, inDoubt) {
-    return this.#pages(["queues", queue, "redrive"], asked(chosen), progress, inDoubt);
-  }
-
-  purge(queue, progress) {
-    return this.#pages(["queues", queue, "purge"], {}, progress);
-  }
-
-  async #pages(path, chosen, progress, inDoubt) {
-    let done = 0;
-    let held = 0;
-    for (let start = ""; start !== null; ) {
-      const { jobs, inDoubt: more = 0, next = null } = await this._call("POST", path, { body: { ...chosen, after: start } });
-      done += jobs;
-      held += more;
-      progress?.(done);
-      start = next;
-    }
-    inDoubt?.(held);
-    return done;
-  }
-
-  // Timers and endpoints.
-
-  setTimer({ body, ...options }) {
-    const made = options.id || options.key ? {} : { id: newId() }; // so that it can be asked again
-    const timer = { ...asked({ ...when(options), ...made }), ...(body === undefined ? {} : { body }) };
-    return this._call("POST", ["timers"], { body: timer });
-  }
-
-  timer(id, options) {
-    return this._call("GET", ["timers", id], { query: ofApp(options) });
-  }
-
-  timers({ app, ...options } = {}) {
-    return this._page("timers", { ...options, ...ofApp({ app }) });
-  }
-
-  moveTimer(id, { app, ...options }) {
-    const call = { body: asked(when(options)), query: ofApp({ app }) };
-    return this._once("already_ended", "PATCH", ["timers", id], call, (error) => {
-      if (error.details.state === "cancelled") throw error;
-      return this.timer(id, { app }); // it was moved, and has fired since
-    });
-  }
-
-  cancelTimer(id, options) {
-    return this._call("DELETE", ["timers", id], { query: ofApp(options) });
-  }
-
-  resend(id, options) {
-    const call = { query: ofApp(options) };
-    return this._once("not_failed", "POST", ["timers", id, "resend"], call, () => this.timer(id, options));
-  }
-
-  makeEndpoint(url, { id = newId(), ...options } = {}) {
-    return this._call("POST", ["endpoints"], { body: asked({ id, url, ...options }) });
-  }
-
-  endpoint(id, { secret = false } = {}) {
-    return this._call("GET", ["endpoints", id], { query: { secret: secret ? "true" : null } });
-  }
-
-  endpoints(options = {}) {
-    return this._page("endpoints", options);
-  }
-
-  changeEndpoint(id, changes) {
-    return this._call("PATCH", ["endpoints", id], { body: asked(changes) });
-  }
-
-  async removeEndpoint(id) {
-    try {
-      await this._call("DELETE", ["endpoints", id]);
-    } catch (error) {
-      if (error.code !== "no_such_endpoint") throw error;
-    }
-  }
-
-  rotateSecret(id, { overlapS = DAY_S, secret = newSecret() } = {}) {
-    return this._call("POST", ["endpoints", id, "rotate"], { body: asked({ overlapS, secret }) });
-  }
-
-  testEndpoint(id) {
-    return this._call("POST", ["endpoints", id, "test"], { key: newId() });
-  }
-
-  // Locks.
-
-  acquire(names, { leaseS = 30, waitS = 0, owner = "", capacity = 1 } = {}) {
-    const request = newId(); // so that it can be asked again
-    const body = asked({ names: [names].flat(), owner, leaseS, waitS, capacity, request });
-    return this._call("POST", ["locks", "acquire"], { body, waitS });
-  }
-
-  async renew(id, leaseS) {
-    return (await this._call("POST", ["locks", "renew"], { body: asked({ id, leaseS }) })).leaseUntilMs;
-  }
-
-  async release(id) {
-    const course = {};
-    const { released } = await this._call("POST", ["locks", "release"], { body: { id }, course });
-    return Boolean(released || course.lost);
-  }
-
-  lock(name) {
-    return this._call("GET", ["locks", name]);
-  }
-
-  async hold(names, body, options = {}) {
-    const { leaseS = 30 } = options;
-    let asked = performance.now();
-    const lock = await this.acquire(names, options);
-    if (performance.now() - asked > (leaseS * 1000) / 3) {
-      asked = performance.now(); // nobody here knows when the lease has begun
-      await this.renew(lock.id, leaseS);
-    }
-    const lease = keep(asked, leaseS, () => this.renew(lock.id, leaseS));
-    try {
-      const result = await body(lock, lease.signal);
-      if (lease.signal.aborted) throw fault("lock_lost", `the lock on ${names} was lost`);
-      return result;
-    } finally {
-      lease.end();
-      if (!lease.signal.aborted) await this.release(lock.id).catch(() => {}); // else the lease runs out
-    }
-  }
-
-  // Rooms.
-
-  createRoom(id, settings = {}) {
-    const body = asked({ id: id ?? newId(), ...settings });
-    return this._once("room_exists", "POST", ["rooms"], { body }, () => this.roomInfo(body.id));
-  }
-
-  roomInfo(id) {
-    return this._call("GET", ["rooms", id]);
-  }
-
-  rooms({ meta, ...options } = {}) {
-    return this._page("rooms", { ...options, meta: meta && JSON.stringify(meta) });
-  }
-
-  configureRoom(id, settings) {
-    return this._call("PATCH", ["rooms", id], { body: asked(settings) });
-  }
-
-  async deleteRoom(id) {
-    await this._once("no_such_room", "DELETE", ["rooms", id]);
-  }
-
-  async roomMembers(id) {
-    return (await this._call("GET", ["rooms", id, "members"])).members;
-  }
-
-  roomState(id, at) {
-    return this._call("GET", ["rooms", id, "snapshot"], { query: { at } });
-  }
-
-  async roomHistory(id, { since, digest, limit = 100 } = {}) {
-    const query = { since, digest, limit };
-    const { entries, next = null } = await this._call("GET", ["rooms", id, "history"], { query });
-    return [entries, next];
-  }
-
-  async changeRoom(id, ops) {
-    // With a name of its own the step can be sent again, and is taken once.
-    const body = { ops, client: `call-${newId()}`, n: 1 };
-    return (await this._call("POST", ["rooms", id, "ops"], { body })).seq;
-  }
-
-  async sayInRoom(id, event, value = null, { to } = {}) {
-    const body = { ...asked({ event, to }), value };
-    return (await this._call("POST", ["rooms", id, "broadcast"], { body })).members;
-  }
-
-  async roomMap(id, name) {
-    return (await this._call("GET", ["rooms", id, "maps", name])).values;
-  }
-
-  async roomList(id, name) {
-    return (await this._call("GET", ["rooms", id, "lists", name])).items;
-  }
-
-  async roomPresence(id, name) {
-    return (await this._call("GET", ["rooms", id, "presences", name])).values;
-  }
-
-  async makeInRoom(id, kind, name, { schema } = {}) {
-    await this._call("PUT", ["rooms", id, kind, name], { body: asked({ schema }) });
-  }
-
-  async dropInRoom(id, kind, name) {
-    return (await this._call("DELETE", ["rooms", id, kind, name])).dropped;
+    // A cancelled timer was not moved.
+    if (!words(done).includes(error.code) || error.details.state === "cancelled") throw error;
+    return current(namespace, operation, found, signal);
   }
 }
 
-const when = ({ at, ...options }) => ({ at: at instanceof Date ? at.toISOString() : at, ...options });
+// Adds new ids, so that a repeated request takes effect once. Returns the headers.
+function fill({ fills }, found) {
+  const headers = {};
+  for (const name of words(fills)) {
+    if (found[name] || found.key) continue;
+    if (name === HEADER) headers[name] = newId();
+    else found[name] = name === "secret" ? newSecret() : newId();
+  }
+  return headers;
+}
 
-// Of the application that is served, or the server's own.
-const ofApp = ({ app } = {}) => ({ app: app ? "true" : null });
+// Sends a message without a new key first, because the queue may make one from the body.
+async function unlessKeyed(send, headers) {
+  try {
+    return await send();
+  } catch (error) {
+    if (error.code !== "missing_key" || !headers[HEADER]) throw error;
+    return send(headers);
+  }
+}
 
-const newSecret = () =>
-  `whsec_${btoa(String.fromCharCode(...crypto.getRandomValues(new Uint8Array(24))))}`;
+// The resource after a call whose response was lost. Of a deleted one, only the id is known.
+function current(namespace, { verb, declared }, found, signal) {
+  if (verb === "DELETE") return { id: found.id };
+  const whose = declared.filter(({ inQuery }) => inQuery).map(({ argument }) => [argument, found[argument]]);
+  return namespace.get(found.id, { ...Object.fromEntries(whose), signal });
+}
+
+function request({ name, path, declared }, found) {
+  const query = new URLSearchParams();
+  const body = declared.some(({ inQuery }) => !inQuery) ? {} : undefined;
+  for (const { inQuery, argument, struct } of declared) {
+    if (found[argument] === undefined) continue;
+    const [field, value] = member(argument, found[argument]);
+    if (!inQuery) body[field] = struct ? inStruct(`${argument} of ${name}`, struct, value) : value;
+    else if (value !== null) query.set(field, struct === "json" ? encode(value) : value);
+  }
+  const address = path.replace(/\{(\w+)\}/g, (_, parameter) => inPath(parameter, found[parameter]));
+  return { path: String(query) ? `${address}?${query}` : address, body };
+}
+
+function inPath(parameter, text) {
+  if (typeof text !== "string" || !/[^.]/.test(text)) {
+    refuse("bad_name", `${parameter} is not a name: ${JSON.stringify(text)}`);
+  }
+  try {
+    return encodeURIComponent(text);
+  } catch {
+    refuse("not_text", `${parameter} is not valid Unicode`);
+  }
+}
+
+// A member of a request: `leaseS: 1` is `lease_ms: 1000`.
+function member(name, value) {
+  const snake = (text) => text.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`);
+  if (!/[a-z]S$/.test(name)) return [snake(name), value];
+  const ms = (one) => (one === null ? one : milliseconds(one, name));
+  return [snake(name.slice(0, -1) + "Ms"), Array.isArray(value) ? value.map(ms) : ms(value)];
+}
+
+function inStruct(what, struct, value) {
+  if (Array.isArray(value)) return value.map((one) => inStruct(what, struct, one));
+  if (!isObject(value)) return value; // the server rejects it
+  admitNames(what, value, words(STRUCTS[struct]));
+  const given = Object.entries(value).filter(([, one]) => one !== undefined);
+  return Object.fromEntries(given.map(([name, one]) => member(name, one)));
+}
+
+function admitNames(what, given, known) {
+  for (const name of Object.keys(given)) {
+    if (given[name] === undefined || known.includes(name)) continue;
+    refuse("bad_request", `unknown option "${name}" of ${what}; use ${known.join(", ")}`);
+  }
+}
+
+// A response with its members in camelCase. Values and names of the user (`opaque`) stay as they are.
+function camel(value, opaque, path = "") {
+  if (value === null || typeof value !== "object" || opaque.includes(path)) return value;
+  if (Array.isArray(value)) return value.map((one) => camel(one, opaque, path));
+  const before = path && `${path}.`;
+  const named = opaque.includes(`${path}*`);
+  return Object.fromEntries(
+    Object.entries(value).map(([name, one]) => [
+      named ? name : name.replace(/_([a-z0-9])/g, (_, letter) => letter.toUpperCase()),
+      camel(one, opaque, before + (named ? "*" : name)),
+    ]),
+  );
+}

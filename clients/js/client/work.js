@@ -1,11 +1,11 @@
-// A worker over HTTP: claims jobs, runs a function on them, and says how they ended.
+// A worker over HTTP: claims jobs, runs a handler on them, and reports the outcome.
 
 import { milliseconds, sleep } from "./transport.js";
 import { AWAY_MS, refuse } from "./values.js";
 
 const IDLE_MS_MAX = 5000;
 
-// Renews a lease that began at a time, until `end`. `signal` is aborted when it is lost.
+// Renews a lease until `end`. `begun` is when it began. `signal` is aborted if it is lost.
 export function keep(begun, leaseS, renew) {
   const leaseMs = milliseconds(leaseS, "a lease");
   const lost = new AbortController();
@@ -35,20 +35,20 @@ export function keep(begun, leaseS, renew) {
 }
 
 export class Worker {
-  #client;
+  #jobs;
   #queue;
   #handler;
   #options;
   #stopping = new AbortController();
 
-  constructor(client, queue, handler, options = {}) {
+  constructor(jobs, queue, handler, options = {}) {
     this.#options = { concurrency: 16, leaseS: 30, waitS: 20, name: "", ...options };
     const { concurrency, waitS } = this.#options;
     if (!Number.isInteger(concurrency) || concurrency < 1 || concurrency > 1000) {
-      refuse("bad_request", `a worker has 1 to 1000 jobs at once, not ${concurrency}`);
+      refuse("bad_request", `concurrency is ${concurrency}; use 1 to 1000`);
     }
-    if (!(waitS >= 1)) refuse("bad_request", "a worker waits for jobs for a second or more");
-    this.#client = client;
+    if (!(waitS >= 1)) refuse("bad_request", `waitS is ${waitS}; use 1 or more`);
+    this.#jobs = jobs;
     this.#queue = queue;
     this.#handler = handler;
   }
@@ -70,7 +70,7 @@ export class Worker {
       try {
         const begun = performance.now();
         const max = concurrency - running.size;
-        const claims = await this.#client.claim(this.#queue, { max, leaseS, waitS, worker, signal });
+        const claims = await this.#jobs.claim(this.#queue, { max, leaseS, waitS, worker, signal });
         pauseMs = 100;
         for (const claim of claims) {
           const work = this.#work(claim, begun).finally(() => running.delete(work));
@@ -87,26 +87,26 @@ export class Worker {
   }
 
   async #work({ id, token, ...claim }, begun) {
-    const client = this.#client;
+    const jobs = this.#jobs;
     const { leaseS } = this.#options;
-    const lease = keep(begun, leaseS, () => client.extend(id, token, leaseS));
+    const lease = keep(begun, leaseS, () => jobs.extend(id, token, leaseS));
     try {
       const end = await this.#outcome({ id, token, ...claim }, lease.signal);
       if (!lease.signal.aborted) await end();
     } catch (error) {
-      // The lease runs out, and another attempt finds out.
+      // The lease ends, and the job is attempted again.
       console.warn(`job ${id}: ${error.message}`);
     } finally {
       lease.end();
     }
   }
 
-  // Runs the handler; returns what says how it ended.
+  // Runs the handler; returns a function that reports the outcome.
   async #outcome(claim, signal) {
-    const client = this.#client;
+    const jobs = this.#jobs;
     const { id, token } = claim;
     const fail = (error) =>
-      client.fail(id, token, String(error?.message ?? error).slice(0, 1000) || "it failed", {
+      jobs.fail(id, token, String(error?.message ?? error).slice(0, 1000) || "it failed", {
         retryAfterS: error?.retryAfterS,
         notBeforeS: error?.notBeforeS,
         final: error?.final === true,
@@ -114,8 +114,8 @@ export class Worker {
     try {
       const result = await this.#handler(claim, signal);
       return () =>
-        client.complete(id, token, result ?? null).catch((error) => {
-          // The result, too large or not JSON: that is the handler's mistake, to be heard of.
+        jobs.complete(id, token, { result: result ?? null }).catch((error) => {
+          // A result that is too large or not JSON is an error of the handler.
           if (/stale_token|no_such_job/.test(error.code) || error.retry) throw error;
           return fail(error);
         });

@@ -55,8 +55,8 @@ def view(id_: str, job: Job) -> api.Job:
         job.reason,
         job.ended_ms,
         job.worker,
-        [asdict(attempt) for attempt in job.history],
-        [asdict(settlement) for settlement in job.settled],
+        [api.JobAttempt(**asdict(attempt)) for attempt in job.history],
+        [api.JobSettlement(**asdict(settlement)) for settlement in job.settled],
     )
 
 

@@ -175,7 +175,12 @@ def _page(entries: list[Entry]) -> list[api.RoomEntry]:
 async def apply(call: Call, id_: str, asked: api.ApplyStep) -> api.AppliedStep:
     async def fn(tx: Transaction) -> api.AppliedStep:
         taken = await call.app.rooms.change(
-            tx, id_, asked.ops, by=call.caller.name, client=asked.client, n=asked.n
+            tx,
+            id_,
+            asked.ops,
+            by=call.caller.name,
+            client=asked.client,
+            n=asked.n if asked.client else 0,
         )
         return api.AppliedStep(None if taken is None else taken.seq, taken is None)
 

@@ -1,7 +1,7 @@
 // Programs for the client: what is right compiles, and what is wrong does not.
 
 import { Live, OncewardError, Room, RoomList, RoomMap, type Json, type Saved, type Who } from "onceward";
-import { Client, type ClaimedJob, type Standing } from "onceward/http";
+import { Client, type ClaimedJob, type Job, type LivePlace, type Receipt } from "onceward/http";
 import { useEvent, useList, useLive, useMap, usePresence, useRoom, useSteps } from "onceward/react";
 
 type Note = { text: string; x: number };
@@ -27,18 +27,18 @@ room.members.get("m")?.user.length;
 const value: Json = { a: [1, null, "b", { c: true }] };
 
 const client = new Client(null, { key: "k" });
-const receipt = await client.accept("q", value, { key: "k", waitS: 1, orderKey: "o" });
+const receipt = await client.send("q", value, { key: "k", waitS: 1, orderKey: "o" });
 client.worker("q", async (claim: ClaimedJob, signal) => !signal.aborted && claim.body, { concurrency: 2 }).stop();
-const held: number = await client.hold(["a", "b"], (lock) => lock.token, { leaseS: 5 });
-const [steps, next] = await client.roomHistory("board");
-const { seats } = await client.createTable("corner", { policy: { maxWins: 3 } });
-const standing: Standing = await client.stand("corner", live, { lane: "main" });
-const [waiters, more] = await client.waitlist("corner", { limit: 10 });
+const held: number = await client.locks.hold(["a", "b"], (lock) => lock.token, { leaseS: 5 });
+const { entries: steps, next } = await client.rooms.history("board");
+const { seats } = await client.tables.create({ id: "corner", policy: { maxWins: 3, turnS: 10 } });
+const followed: LivePlace = await client.tables.follow("corner", live, { lane: "main" });
+const { waitlist: waiters, next: more } = await client.tables.waitlist("corner", { limit: 10 });
 const waiting: string = `${waiters[0]?.users} ${waiters[0]?.position.toFixed()} ${more?.length}`;
-standing.subscribe((place) => place.position ?? seats.X?.user);
+followed.subscribe((place) => place.position ?? seats.X?.user);
 const moved: Json = await live.act("move", "corner", { move: 1 });
-const outcome = (await client.match("m")).outcome?.winners;
-(await client.acceptMany("q", [{ body: 1 }])).map((one) => (one instanceof OncewardError ? one.code : one.id));
+const outcome = (await client.matches.get("m")).outcome?.winners;
+(await client.sendMany("q", [{ body: 1 }])).map((one) => (one instanceof OncewardError ? one.code : one.id));
 
 export function Component() {
   const here = useRoom(useLive(), "board");
@@ -62,7 +62,23 @@ new Room();
 // @ts-expect-error: it may be gone
 notes.get("a").text;
 
-// @ts-expect-error: which game
-client.endGame("corner", ["ann"]);
+const job: Job = await client.jobs.wait("id", { timeoutS: 5 });
+const verdicts: (Receipt | OncewardError)[] = await client.sendMany("q", [{ body: 1, key: "a", delayS: 1 }]);
+await client.timers.create({ url: "https://example.com", at: new Date(), retry: { pausesS: [1, 2], timeoutS: 5 } });
+await client.queues.redriveAll("q", { reason: "timeout", progress: (jobs) => jobs.toFixed() });
+await client.rooms.apply("board", [{ op: "map.set", map: "m", key: "k", value: 1 }], { signal: new AbortController().signal });
 
-export { end, held, moved, next, outcome, receipt, seq, steps };
+// @ts-expect-error: an unknown operation
+client.rooms.apply("board", [{ op: "map.swap", map: "m" }]);
+// @ts-expect-error: durations are in seconds
+client.locks.acquire(["a"], { leaseMs: 1000 });
+// @ts-expect-error: the names are a list
+client.locks.acquire("a");
+// @ts-expect-error: the token is missing
+client.jobs.complete("id");
+// @ts-expect-error: there is no such state
+client.jobs.list({ state: "lost" });
+// @ts-expect-error: there is no such operation
+client.jobs.accept("id");
+
+export { end, held, job, moved, next, outcome, receipt, seq, steps, verdicts };

@@ -1,23 +1,23 @@
-// One's own place at a table, live: from the table's room, without asking again and again.
+// The live place of a user at a table, computed from the table's room without polling.
 //
-// Whoever waits knows its number. The room tells how many have gone from each lane, and the numbers of
-// the last ones: each lower one since is one place less. Only when more have gone than are told, after
-// a long time away, or when one's role changes, is the place asked for.
+// A waiter has a number. The room has the count of waiters that left each lane, and the last of their
+// numbers: each lower number moves the user up by one. The place is requested only if more have left
+// than the room lists, after a long disconnection, and when the role of the user changes.
 
 import { call, hooked, same } from "./values.js";
 
-export class Standing {
-  #calls;
+export class LivePlace {
+  #tables;
   #room;
   #hooks = new Set();
   #ends;
   #asking = false;
   #again = false;
-  #came = 0; // how many had come to the waitlist when the place was asked for
+  #came = 0; // how many had joined the waitlist when the place was requested
 
-  constructor(calls, room, place) {
+  constructor(tables, room, place) {
     this.place = place;
-    this.#calls = calls;
+    this.#tables = tables;
     this.#room = room;
     this.#ends = ["line", "seats", "table", "waitlist"].map((name) => room.map(name).subscribe(() => this.#changed()));
     this.#changed();
@@ -44,7 +44,7 @@ export class Standing {
     else if (place !== this.place) this.#tell(place);
   }
 
-  // The place as the room says; null if it has to be asked for.
+  // The place by the room; null if it has to be requested.
   #counted() {
     const { place } = this;
     const seats = Object.entries(this.#room.map("seats").whole());
@@ -55,7 +55,7 @@ export class Standing {
     const lanes = this.#room.map("line").whole();
     const lane = lanes[place.lane];
     if (!lane) return null;
-    const { number: own = 0 } = place; // what is 0 is not sent
+    const { number: own = 0 } = place; // a 0 is not sent
     const since = lane.went - (place.went ?? 0);
     if (since < 0 || since > lane.gone.length) return null;
     const went = lane.gone.slice(lane.gone.length - since);
@@ -65,7 +65,7 @@ export class Standing {
       .filter(({ priority, tier }) => priority < lane.priority && tier === lane.tier)
       .reduce((sum, { waiting, size }) => sum + waiting * size, 0);
     const alike = (other) => other !== lane && other.priority === lane.priority && other.tier === lane.tier;
-    // Parties of other sizes come in between; the server has told how many.
+    // Parties of other sizes are in between; the last response has their number.
     const mixed = Object.values(lanes).some((other) => alike(other) && other.waiting);
     const ahead = mixed
       ? Math.max((place.ahead ?? 0) - (place.position - position) * lane.size, 0)
@@ -75,8 +75,8 @@ export class Standing {
     return Object.keys(found).every((name) => found[name] === place[name]) ? place : found;
   }
 
-  // Whether one may have joined the waitlist, by another connection, since the place was asked for.
-  // Names that are shown say so, unless more people wait.
+  // Whether the user may have joined the waitlist by another connection since the last request. The
+  // names in the room show it, unless more users wait.
   #mayWait() {
     const { came = 0, waiting = 0 } = this.#room.map("table").get("state", {});
     if (came === this.#came) return false;
@@ -93,13 +93,13 @@ export class Standing {
         this.#again = false;
         this.#came = this.#room.map("table").get("state", {}).came ?? 0;
         const before = this.place;
-        this.place = await this.#calls.place(before.table, { user: before.user });
-        // What the room has told since is counted on top.
+        this.place = await this.#tables.place(before.table, { user: before.user });
+        // Later changes of the room count in addition.
         const counted = this.#counted();
         if (counted && !same(counted, before)) this.#tell(counted);
       }
     } catch (error) {
-      console.warn(`a place at ${this.place.table} is not known:`, error);
+      console.warn(`cannot get the place at ${this.place.table}:`, error);
     } finally {
       this.#asking = false;
     }
