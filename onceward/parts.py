@@ -38,6 +38,8 @@ class Kind(NamedTuple):
     """What its values decode to."""
     holds: str
     """A noun phrase: what a record of this kind is."""
+    example: Key | None = None
+    """A key, made by the function that makes keys of this kind: to notice when these change."""
 
     @property
     def word(self) -> str:

@@ -22,7 +22,6 @@ from onceward.keys import Key
 from onceward.locks import records as locks
 from onceward.maintenance.key_source import RECORD as SERVER_KEY
 from onceward.parts import all_kinds, load
-from onceward.rate_limits.records import bucket_key
 from onceward.rooms import records as rooms
 from onceward.rooms.owners import HUBS
 from onceward.schedule import records as schedule
@@ -104,8 +103,8 @@ def example_keys() -> list[Key]:
         *(tables.block_key(NAME, ID, "main", 1), tables.group_key(NAME, ID, "main", 1)),
         *(tables.rating_key(NAME, USER), tables.ladder_key(NAME, 1_200, USER)),
         *(match_key(ID), (match_key(ID)[0], keys.join("log", 1)), playing_key(NAME)),
-        bucket_key(NAME),
         *((API_KEYS, "0" * 64), (SESSIONS, keys.join(CALLER, ID))),
+        *(kind.example for kind in all_kinds() if kind.example is not None),
     ]
 
 
