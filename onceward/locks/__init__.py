@@ -1,22 +1,21 @@
 """Locks: named leases with fencing tokens, fair queues, and several names in one commit.
 
-A request asks for one or several names. If all have room and nobody waits for any of them,
-it holds them at once; otherwise it stands in the lines of all its names, from one commit on,
-and is granted by whoever makes room: when it is first in all of its lines and all have room.
-Lines are ordered by commit, the same order in each, so the oldest request that waits is
-first in all of its own: there is never a deadlock among requests, and nobody overtakes.
+A request asks for one or several names. If all of them are free and have no waiters, it holds them
+immediately. Otherwise it joins the queues of all its names in one commit. The transaction that
+frees a name grants the request when it is first in all its queues and all its names are free.
+Queues are ordered by commit, in the same order for each name. The oldest waiter is therefore first
+in all its queues: requests cannot deadlock, and none overtakes another.
 
-Every grant has a token for each name, larger than all before it. The head of a name that
-nobody has used for long is removed, and the highest token among such names of a slot is kept
-in one record, the slot's fence: where a new head begins. So tokens grow for ever, what is
-stored is bounded by what is in use, and grants of different names do not meet in one record.
-After a failover that lost grants, tokens go on from a number made of the time when the new
-incarnation of the database began.
+Every grant has a token for each name, greater than all before it. The head of a name that was
+unused for long is removed. The highest token of such names is kept in one record per slot, the
+fence, from which new heads start. Tokens therefore always grow, storage is bounded by the locks in
+use, and grants of different names do not contend for one record. After a failover that lost grants,
+tokens continue from a number derived from the time at which the new incarnation of the database
+started.
 
-Time decides nothing but when a lease is over. Who holds what is said by records: a `hold`
-exists while its token is good, and a write guarded by it checks that in its own commit. A
-lease that was renewed is a record of its own that nobody else reads but its expiry, so
-renewing never conflicts with the holder's commits, nor with those who come and go.
+Time decides only when a lease ends. Ownership is a record: a `hold` exists while its token is
+valid, and a guarded write checks it in its commit. A renewed lease is a separate record that only
+its expiry reads, so renewals never conflict with commits of the holder or with other requests.
 """
 
 from onceward.locks.part import (

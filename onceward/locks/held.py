@@ -1,4 +1,4 @@
-"""The locks held on a node, and the context manager that holds them."""
+"""Held locks of a node, and the context manager that holds them."""
 
 import asyncio
 from types import TracebackType
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Terms(NamedTuple):
-    """What was asked for."""
+    """The parameters of a request."""
 
     capacities: dict[str, int]
     lease_ms: int
@@ -37,38 +37,38 @@ class Terms(NamedTuple):
 
 
 class Lock:
-    """What is held: a token for each name, and the signal when it is lost."""
+    """A held lock: a token for each name, and a signal when it is lost."""
 
     def __init__(self, locks: "Locks", request: Request, until_ns: int) -> None:
         self.id = request.id
         self.tokens = dict(request.tokens)
         """The fencing token of each name."""
         self.lost = asyncio.Event()
-        """Set when the lease has run out, or the lock was released by someone else."""
+        """Set when the lease has expired or another process released the lock."""
         self.reason = ""
-        """Why it was lost."""
+        """The reason of the loss."""
         self.until_ns = until_ns
         self._locks = locks
 
     @property
     def token(self) -> int:
-        """The fencing token, where there is one name."""
+        """The fencing token of a lock with one name."""
         [token] = self.tokens.values()
         return token
 
     @property
     def held(self) -> bool:
-        """Whether it is held for all that this node knows, by its clock."""
+        """Whether it is held, as far as this node can determine by its clock."""
         return not self.lost.is_set() and self.left_s > 0
 
     @property
     def left_s(self) -> float:
-        """How long the lease lasts if it is not renewed."""
+        """The remaining seconds of the lease, without a renewal."""
         return (self.until_ns - self._locks.store.clock.elapsed_ns()) / 1e9
 
     @joins
     async def guard(self, tx: Transaction) -> None:
-        """Let a transaction commit only while all names are held. Raises `LockLost`."""
+        """Make a transaction commit only while all names are held. Raises `LockLost`."""
         table = self._locks.table
         await tx.fetch([hold_key(name, token, table.slots) for name, token in self.tokens.items()])
         for name, token in self.tokens.items():
@@ -76,7 +76,7 @@ class Lock:
 
 
 class Hold:
-    """The context in which locks are held; by `Locks.hold`, for one use."""
+    """The context manager of `Locks.hold`, for one use."""
 
     def __init__(self, locks: "Locks", terms: Terms, cancel: bool) -> None:
         self._locks = locks
@@ -90,7 +90,7 @@ class Hold:
 
     async def __aenter__(self) -> Lock:
         if self._task is not None:
-            raise BadInput("this hold was entered before: ask for another one")
+            raise BadInput("this hold was already used; call `hold` again")
         self._task = asyncio.current_task()
         assert self._task is not None
         self._lock = lock = await self._locks.acquire(self._terms)
@@ -100,7 +100,7 @@ class Hold:
         return lock
 
     def lose(self, reason: str) -> None:
-        """The lock is lost: say so, and stop who works under it."""
+        """Report the loss of the lock and cancel the task that holds it."""
         assert self._lock is not None
         assert self._task is not None
         if not self._lock.lost.is_set():
@@ -116,7 +116,7 @@ class Hold:
         error: BaseException | None,
         tb: TracebackType | None,
     ) -> None:
-        # It knows this one: so that both go now, and no collector has to look for them.
+        # Breaks the reference cycle, so that both are freed without the garbage collector.
         renewal, self._renewal = self._renewal, None
         assert self._lock is not None
         assert renewal is not None
@@ -125,17 +125,17 @@ class Hold:
         self._locks.leave(self)
         renewal.close()
         if isinstance(error, GeneratorExit):
-            return  # nobody is left to wait for anything: the lease runs out
+            return  # no task is left to wait; the lease expires
         lost = lock.lost.is_set()
         if lost:
-            # For all this node knows: it may not be for the others.
+            # Lost as far as this node can determine; other nodes may still see it held.
             self._locks.spawn(self._locks.release(lock.id, terms, lock.until_ns))
         if self._cancelled and self._task.uncancel() > self._cancelling:
-            return  # cancelled by others too
+            return  # also cancelled by another task
         if not lost:
             lost = not await self._locks.let_go(lock.id, terms, lock.until_ns)
             if lost:
-                lock.reason = lock.reason or "it was released by someone else, or ran out"
+                lock.reason = lock.reason or "it expired, or another process released it"
                 lock.lost.set()
         if lost and self._cancel and (kind is None or (self._cancelled and _is_cancel(error))):
             raise LockLost(

@@ -33,11 +33,11 @@ def _lock(record: Record, get: Lookup) -> Iterator[str]:
     stand = value_of(record, Stand)
     request = None if stand is None else _request(stand.id, get)
     if stand is None or request is None:
-        yield "there is no request that stands here"
+        yield "its request is missing"
         return
     numbers = request.tokens if what == "hold" else request.places
     if numbers.get(name) != stand.number or number != [keys.number(stand.number)]:
-        yield f"the request {stand.id} does not stand here: it is {request.state}"
+        yield f"the request {stand.id} does not match: it is {request.state}"
     if get((record.key[0], keys.join(name, "head"))) is None:
         yield f"the lock {name!r} has no head"
 
@@ -52,7 +52,7 @@ def _ask(record: Record, get: Lookup) -> Iterator[str]:
         yield "this is not a request for locks"
         return
     if bool(request.places) != (request.state == WAITING):
-        yield f"the request is {request.state}, and stands in lines: {request.places}"
+        yield f"the request is {request.state} but has queue numbers: {request.places}"
     renewed = get(renewed_key(request.id)) is not None
     if get(lease_entry(request, request.until_ms)) is None and not renewed:
         yield "the request has a lease that never ends"

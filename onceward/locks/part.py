@@ -36,22 +36,25 @@ from onceward.locks.waiters import REST_WRITES, Waiters, lease_entry, opened
 from onceward.schedule import due_partition
 from onceward.store.transaction import Transaction
 
-# How many writes of a commit, checked reads included, those may take who are granted by a
-# release in a caller's own transaction; whoever does not fit in is granted just after it.
+# How many writes, including checked reads, a release in a caller's transaction may use to grant
+# waiters; further ones are granted in the next commit.
 GRANT_ROOM: Final = 32
-# To look for use: the entry goes or moves; the head and the slot's fence.
+# To check for use: the entry is removed or moved; the head and the slot's fence.
 UNUSED_WRITES: Final = 4
 _FULL_ROOM: Final = limits.COMMIT_WRITES_MAX - REST_WRITES
 
 
 def release_writes(names: int, room: int = GRANT_ROOM) -> int:
-    """How many writes of a commit a release takes at the most: for each name its head and the
-    hold; the request, its entry in due; those that are granted in its place, and the rest."""
+    """The maximum number of writes of a release.
+
+    These are the head and hold of each name, the request, its due entry, the granted waiters, and
+    the entry for the other waiters.
+    """
     return 2 * names + 2 + room + REST_WRITES
 
 
 class LockTable:
-    """The locks of one database. `slots` was chosen when that was created."""
+    """The locks of one database. `slots` was chosen when the database was created."""
 
     def __init__(
         self,
@@ -66,7 +69,7 @@ class LockTable:
         self._unused_ms = unused_ms
 
     def new_id(self, names: Iterable[str]) -> str:
-        """An id for a request for these names; it contains the slot where its lease ends."""
+        """A new id for a request for these names; it contains the slot where its lease ends."""
         return f"{self._ids.new()}{name_slot(min(names), self.slots):03x}"
 
     async def acquire(
@@ -78,11 +81,11 @@ class LockTable:
         owner: str = "",
         id_: str | None = None,
     ) -> Request | None:
-        """Hold all these names, or none: None if one of them is held or waited for.
+        """Acquire all these names, or none; return None if one of them is held or has waiters.
 
-        `capacities` says how many may hold a name at the same time: {"printer": 1}. With an
-        `id_` by `new_id` it can be called again: the request that is there is returned, be it
-        held or waiting. Raises `BadInput`, also if a name is in use with another capacity.
+        `capacities` is the number of concurrent holders per name: {"printer": 1}. With an `id_`
+        from `new_id` the call is idempotent: it returns the existing request, held or waiting.
+        Raises `BadInput`, for example if a name is in use with another capacity.
         """
         return await self._ask(tx, capacities, lease_ms, owner, id_, wait=False)
 
@@ -95,9 +98,9 @@ class LockTable:
         owner: str = "",
         id_: str | None = None,
     ) -> Request:
-        """Hold all these names, or stand in line for all of them; `Request.held` says which.
+        """Acquire all these names, or join the queues of all of them; see `Request.held`.
 
-        As `acquire`, and raises `TooManyWaiters`. The place must be renewed like a lease.
+        Like `acquire`, and raises `TooManyWaiters`. A waiting request must be renewed like a lease.
         """
         request = await self._ask(tx, capacities, lease_ms, owner, id_, wait=True)
         assert request is not None
@@ -143,7 +146,7 @@ class LockTable:
         self, tx: Transaction, id_: str, capacities: Mapping[str, int]
     ) -> Request | None:
         if slot_of(id_) != name_slot(min(capacities), self.slots):
-            raise BadInput(f"the id {id_} was made for other names")
+            raise BadInput(f"the request id {id_} belongs to other names")
         known = await self.get(tx, id_)
         if known is not None and set(known.names) != set(capacities):
             raise BadInput(f"the request {id_} is for other names: {', '.join(known.names)}")
@@ -152,7 +155,7 @@ class LockTable:
     async def _heads_for(
         self, tx: Transaction, capacities: Mapping[str, int]
     ) -> tuple[dict[str, Head], list[str]]:
-        """The heads of these names; those that are new are not written yet."""
+        """The heads of these names; new ones are not written yet."""
         known = {name: await tx.get(head_key(name, self.slots), Head) for name in capacities}
         new = [name for name, head in known.items() if head is None]
         if new:
@@ -166,7 +169,7 @@ class LockTable:
             elif head.capacity != capacity and (head.held or head.waiting):
                 raise BadInput(
                     f"the lock {name!r} is in use with a capacity of {head.capacity}, not "
-                    f"{capacity}: all who use it must give the same",
+                    f"{capacity}; all its users must give the same capacity",
                     code="lock_capacity",
                     name=name,
                     capacity=head.capacity,
@@ -176,14 +179,14 @@ class LockTable:
         return heads, new
 
     async def get(self, tx: Transaction, id_: str) -> Request | None:
-        """The request, or None if it is over: released, cancelled, or its lease ran out."""
+        """The request, or None if it has ended: released, cancelled or expired."""
         return await tx.get(request_key(id_), Request)
 
     async def renew(self, tx: Transaction, id_: str, lease_ms: int | None = None) -> int:
-        """Renew a lease, or a place in line, from now on; returns until when.
+        """Renew a lease or a waiting request from now on; return its end in ms.
 
-        It is never made shorter. Conflicts with nothing but the end of the request and its
-        grant. Raises `LockLost`.
+        It is never shortened. It conflicts only with the grant and the end of the request. Raises
+        `LockLost`.
         """
         await tx.fetch(self.read_to_renew(id_))
         request = await self._live(tx, id_)
@@ -201,10 +204,10 @@ class LockTable:
         return [request_key(id_), renewed_key(id_)]
 
     async def release(self, tx: Transaction, id_: str, *, room: int = GRANT_ROOM) -> None:
-        """Give up what a request holds, or its places, and let those who come next have it.
+        """Release the names of a request, or leave their queues, and grant the next waiters.
 
-        Takes `release_writes` of the commit at the most; `room` is for those that are granted
-        in it. Raises `LockLost` if it is over already.
+        Uses at most `release_writes` of the commit; `room` is the part for grants. Raises
+        `LockLost` if the request has ended already.
         """
         request = await self._live(tx, id_)
         heads = await self.lines.remove(tx, request)
@@ -214,9 +217,9 @@ class LockTable:
         return [request_key(id_), *[head_key(name, self.slots) for name in names]]
 
     async def withdraw(self, tx: Transaction, id_: str) -> Request | None:
-        """Wait no longer: give up the places in line. None if that was so already.
+        """Leave the queues. Returns None if the request has ended.
 
-        If it was granted meanwhile, that stays so, and the request is returned.
+        If it was granted in the meantime it stays held, and the request is returned.
         """
         request = await self.get(tx, id_)
         if request is None or request.held:
@@ -225,24 +228,22 @@ class LockTable:
         return None
 
     async def guard(self, tx: Transaction, name: str, token: int) -> None:
-        """Let this transaction commit only while the token holds the lock.
+        """Make this transaction commit only while the token holds the lock.
 
-        Raises `LockLost` if it does not: it was released or its lease ran out, and another
-        one may hold it. Never conflicts with renewals, nor with others who come and go.
+        Raises `LockLost` if it was released or expired; another request may hold it then. It never
+        conflicts with renewals or with other requests.
         """
         keys.admit_name(name, "a lock's name", limits.LOCK_NAME_BYTES_MAX)
         admit_token(token)
         if await tx.get(hold_key(name, token, self.slots)) is None:
-            raise LockLost(
-                f"the lock {name!r} is not held by token {token} any more", name=name, token=token
-            )
+            raise LockLost(f"token {token} does not hold the lock {name!r}", name=name, token=token)
 
     async def gate(self, tx: Transaction, resource: str, token: int) -> None:
-        """Let a token through to something outside, unless a newer one has been through.
+        """Admit a token to an external resource unless a newer token was admitted.
 
-        For what cannot be written in the same commit, and for locks of capacity 1. The
-        highest token is remembered for ever, under the name of the resource. Raises
-        `LockLost` for an older one.
+        For resources that cannot be written in the same commit, and for locks of capacity 1. The
+        highest token is stored permanently under the name of the resource. Raises `LockLost` for an
+        older token.
         """
         keys.admit_name(resource, "a resource's name", limits.LOCK_NAME_BYTES_MAX)
         admit_token(token)
@@ -250,7 +251,7 @@ class LockTable:
         highest = await tx.get(key, int) or 0
         if token < highest:
             raise LockLost(
-                f"{resource!r} was used with token {highest} already, which is newer than {token}",
+                f"{resource!r} was used with the newer token {highest}; token {token} is stale",
                 resource=resource,
                 token=token,
             )
@@ -260,7 +261,7 @@ class LockTable:
     async def status(
         self, tx: Transaction, name: str, *, limit: int = limits.SCAN_RECORDS_DEFAULT
     ) -> Status | None:
-        """Who holds a name and who waits for it; None if it was not used lately."""
+        """The holders and waiters of a lock; None if it does not exist or was not used recently."""
         keys.admit_name(name, "a lock's name", limits.LOCK_NAME_BYTES_MAX)
         head = await tx.get(head_key(name, self.slots), Head)
         if head is None:
@@ -277,10 +278,13 @@ class LockTable:
     async def find(
         self, tx: Transaction, *, prefix: str = "", after: str = "", most: int
     ) -> list[tuple[str, Head]]:
-        """The locks that were used lately and whose names begin with `prefix`, in the order of
-        their names, from behind `after` on. Raises `BadInput`."""
+        """Recently used locks whose names begin with `prefix`, in the order of names, after
+        `after`.
+
+        Raises `BadInput`.
+        """
         if type(most) is not int or not 0 < most <= limits.LIST_MAX:
-            raise BadInput(f"a list has 1 to {limits.LIST_MAX} locks, not {most!r}")
+            raise BadInput(f"a page has 1 to {limits.LIST_MAX} locks, not {most!r}")
         start = keys.join(prefix) if prefix else ""
         end = start + "\U0010ffff" if prefix else None
         if after:
@@ -296,7 +300,7 @@ class LockTable:
         found: list[tuple[str, Head]] = []
         more = True
         while more and len(found) < most:
-            # Holders and those who wait stand between the heads.
+            # Records of holders and waiters are between the heads.
             rows = await tx.scan(partition, start=start, end=end, skip_damaged=True)
             for row in rows:
                 words = keys.split(row.key[1])
@@ -307,12 +311,12 @@ class LockTable:
         return found
 
     async def expire(self, tx: Transaction, entry: Key) -> None:
-        """End a request whose lease ran out; or move the entry to where the lease now ends."""
+        """End a request whose lease has expired, or move the entry to the new end of the lease."""
         _, id_, state, _ = entry[1].split("#")
         request = await self.get(tx, id_)
         tx.delete(entry)
         if request is None or request.state != state:
-            return  # left over
+            return  # an obsolete entry
         until_ms = await self.lines.until_ms(tx, request)
         if until_ms > tx.now_ms:
             tx.put(lease_entry(request, until_ms), LOCK_DUE)
@@ -325,7 +329,7 @@ class LockTable:
         return self.read_to_renew(entry[1].split("#")[1])
 
     async def grant_rest(self, tx: Transaction, entry: Key) -> None:
-        """Grant those for whom there was no room in the commit that freed their names."""
+        """Grant waiters that did not fit into the commit that freed their names."""
         names = await tx.get(entry, list[str])
         tx.delete(entry)
         await self.lines.settle(tx, entry[0], names or [], _FULL_ROOM - 1)
@@ -334,7 +338,7 @@ class LockTable:
         return [entry]
 
     async def forget(self, tx: Transaction, entry: Key) -> None:
-        """Remove the head of a name that was not used for long; or look again later."""
+        """Remove the head of a name that was unused for long, or check again later."""
         name = keys.split(entry[1])[1]
         key, fence = self.read_to_forget(entry)
         head = await tx.get(key, Head)
@@ -356,7 +360,9 @@ class LockTable:
     async def _live(self, tx: Transaction, id_: str) -> Request:
         request = await self.get(tx, id_)
         if request is None:
-            raise LockLost(f"the request {id_} is over: released, or its lease ran out", id=id_)
+            raise LockLost(
+                f"the request {id_} has ended: it was released or its lease expired", id=id_
+            )
         return request
 
     def _look_for_use(self, tx: Transaction, name: str, at_ms: int) -> None:
@@ -367,7 +373,10 @@ class LockTable:
 def _refuse_full(heads: Mapping[str, Head]) -> None:
     for name, head in heads.items():
         if head.waiting >= limits.LOCK_WAITERS_MAX:
-            raise TooManyWaiters(f"{head.waiting} wait for the lock {name!r} already", name=name)
+            raise TooManyWaiters(
+                f"the lock {name!r} has {head.waiting} waiters, the maximum; try again later",
+                name=name,
+            )
 
 
 def _admit_lease(lease_ms: int) -> None:

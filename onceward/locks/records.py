@@ -12,8 +12,7 @@ from onceward.errors import BadInput
 from onceward.ids import LENGTH
 from onceward.keys import Key
 
-# The kinds of entries in due: a lease at its end, names to look at once more, a name that
-# may be unused.
+# The kinds of due entries: the end of a lease, names to grant, a name that may be unused.
 LOCK_DUE: Final = "lock"
 GRANT_DUE: Final = "lock-grant"
 UNUSED_DUE: Final = "lock-unused"
@@ -23,30 +22,30 @@ HELD: Final = "held"
 
 
 class Head(msgspec.Struct):
-    """What is known of a name. Whoever changes its holders or its line writes this."""
+    """The state of a name. Every change of its holders or waiters writes it."""
 
     capacity: int
     token: int
-    """The newest one granted."""
+    """The token of the newest grant."""
     held: int = 0
     waiting: int = 0
     next: int = 0
-    """The place of the next one who joins the line."""
+    """The queue number of the next waiter."""
     used_ms: int = 0
 
     @property
     def open(self) -> bool:
-        """Whether there is room for whoever is first in line."""
+        """Whether the first waiter can hold it."""
         return self.held < self.capacity
 
     @property
     def free(self) -> bool:
-        """Whether a newcomer may have it: room, and nobody who came before."""
+        """Whether a new request can hold it: it has capacity and no waiters."""
         return self.open and not self.waiting
 
 
 class Request(msgspec.Struct):
-    """Who asks for which names, and what became of it. Gone when it is over."""
+    """A request for names, and its state. Removed when it ends."""
 
     id: str
     owner: str
@@ -54,9 +53,9 @@ class Request(msgspec.Struct):
     lease_ms: int
     created_ms: int
     until_ms: int
-    """When its lease ends, or its place in the lines, unless it was renewed since."""
+    """The end of its lease, held or waiting, unless it was renewed."""
     places: dict[str, int]
-    """Its place in the line of each name, while it waits."""
+    """Its number in the queue of each name, while it waits."""
     tokens: dict[str, int]
     """Its token for each name, while it holds them."""
 
@@ -70,9 +69,9 @@ class Request(msgspec.Struct):
 
 
 class Renewed(msgspec.Struct):
-    """A lease that was renewed: it counts instead of the request's own, in the same state.
+    """A renewed lease, which replaces that of the request while it is in the same state.
 
-    The record expires when the lease does.
+    The record expires with the lease.
     """
 
     state: str
@@ -80,17 +79,17 @@ class Renewed(msgspec.Struct):
 
 
 class Stand(msgspec.Struct):
-    """A holder, or one who waits: the value of a record under the name."""
+    """A holder or a waiter of a name."""
 
     id: str
     owner: str
     since_ms: int
     number: int = 0
-    """A holder's token, or a place in line."""
+    """The token of a holder, or the queue number of a waiter."""
 
 
 class Status(msgspec.Struct):
-    """A name with those who hold it and those who wait, in order."""
+    """A lock with its holders and waiters, in order."""
 
     name: str
     capacity: int
@@ -102,7 +101,7 @@ class Status(msgspec.Struct):
 
 
 def slot_of(id_: str) -> int:
-    """The slot that a request's id contains; raises `BadInput` if it is no request's id."""
+    """The slot in the id of a request; raises `BadInput` for an invalid id."""
     if type(id_) is str and len(id_) == LENGTH + 3 and id_.isascii() and id_.isalnum():
         try:
             return int(id_[LENGTH:], 16)
@@ -117,13 +116,13 @@ def name_slot(name: str, slots: int) -> int:
 
 def request_key(id_: str) -> Key:
     if type(id_) is not str:
-        slot_of(id_)  # refuses it
+        slot_of(id_)  # rejects it
     return _request_key(id_)
 
 
 @lru_cache(limits.LOCK_KEYS_KEPT)
 def _request_key(id_: str) -> Key:
-    # A partition of its own, so that its owner can watch it.
+    # A separate partition, so that its owner can watch it.
     return f"ask#{slot_of(id_):04d}#{id_}", "request"
 
 
@@ -148,7 +147,7 @@ def wait_key(name: str, place: int, slots: int) -> Key:
 
 @lru_cache(limits.LOCK_KEYS_KEPT)
 def stands(name: str, what: Literal["hold", "wait"], slots: int) -> tuple[str, str, str]:
-    """Where those stand who hold a name, or wait for it: the partition, the start and the end."""
+    """The key range of the holders or waiters of a name: the partition, the start and the end."""
     return lock_partition(name, slots), *keys.below(name, what)
 
 
@@ -170,19 +169,20 @@ def gate_key(resource: str) -> Key:
 
 
 def admit_names(capacities: Mapping[str, int]) -> None:
-    """Refuse what cannot be names of locks with their capacities."""
+    """Reject invalid names and capacities."""
     if not isinstance(capacities, Mapping):
-        raise BadInput("names of locks come with their capacities, as in {'printer': 1}")
+        raise BadInput("locks must be a mapping of names to capacities, such as {'printer': 1}")
     if not 0 < len(capacities) <= limits.LOCK_NAMES_MAX:
         raise BadInput(
-            f"a request has 1 to {limits.LOCK_NAMES_MAX} names, not {len(capacities)}: "
-            "if it needs more, give what is always taken together one name"
+            f"a request has 1 to {limits.LOCK_NAMES_MAX} names, not {len(capacities)}; "
+            "use one name for locks that are always acquired together"
         )
     for name, capacity in capacities.items():
         keys.admit_name(name, "a lock's name", limits.LOCK_NAME_BYTES_MAX)
         if type(capacity) is not int or not 0 < capacity <= limits.LOCK_CAPACITY_MAX:
             raise BadInput(
-                f"the capacity of {name!r} is 1 to {limits.LOCK_CAPACITY_MAX}, not {capacity!r}"
+                f"the capacity of {name!r} must be 1 to {limits.LOCK_CAPACITY_MAX}, not "
+                f"{capacity!r}"
             )
 
 
@@ -193,4 +193,4 @@ def admit_owner(owner: str) -> None:
 
 def admit_token(token: int) -> None:
     if type(token) is not int or not 0 < token <= limits.KEY_NUMBER_MAX:
-        raise BadInput(f"a token is a number that came with a lock, not {token!r}")
+        raise BadInput(f"a token must be a positive integer from a lock, not {token!r}")

@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 
 
 class Renewal:
-    """Renews a lock until it is closed, or the lock is lost: then it tells the hold.
+    """Renews a lock until it is closed or the lock is lost, which it reports to the hold.
 
-    Most locks are let go before there is anything to do: so it has no task until then.
+    Most locks are released before the first renewal, so it creates its task only then.
     """
 
     def __init__(self, locks: "Locks", hold: "Hold", lock: "Lock", lease_ns: int) -> None:
@@ -27,7 +27,7 @@ class Renewal:
         self._renew_ns = lock.until_ns - lease_ns + lease_ns // limits.LOCK_RENEWALS_PER_LEASE
         self._wakeup = Wakeup()
         self._task: asyncio.Task[None] | None = None
-        # A commit of another node may ring, too.
+        # A commit of another node may call `ring` in another context.
         self._context = copy_context()
         locks.follow(lock.id, self._changed)
         left_s = max(self._renew_ns - locks.store.clock.elapsed_ns(), 0) / 1e9
@@ -36,7 +36,7 @@ class Renewal:
         )
 
     def close(self) -> None:
-        """Renew no more; twice is once."""
+        """Stop renewing. Idempotent."""
         self._timer.cancel()
         self._locks.unfollow(self._lock.id, self._changed)
         if self._task is not None:
@@ -58,7 +58,7 @@ class Renewal:
         while True:
             now_ns = clock.elapsed_ns()
             if now_ns >= lock.until_ns:
-                self._hold.lose("its lease ran out before it was renewed")
+                self._hold.lose("its lease expired before it was renewed")
                 return
             if await wakeup.rest(clock, min(self._renew_ns, lock.until_ns)):
                 continue

@@ -2,12 +2,12 @@
 
     async with locks.hold("printer", wait_s=10) as lock:
         ...
-        await store.run(write)    # where `await lock.guard(tx)` refuses it if the lock is lost
+        await store.run(write)    # `await lock.guard(tx)` in it fails if the lock is lost
 
-Waiting is for events: whoever makes room writes the request's own record. A commit of this
-node is heard by the store's hook, one of another node by a hint or the next poll. A holder
-counts its lease from before it sent the last renewal, by a clock that does not jump; so it
-gives up before others may think that it is gone.
+Waiting is event-driven: the transaction that grants a request writes its record. Commits of this
+node are reported by the store's hook, those of other nodes by a hint or the next poll. A holder
+measures its lease from before it sent the last renewal, with a monotonic clock, so it stops before
+other nodes consider the lease expired.
 """
 
 import asyncio
@@ -50,7 +50,7 @@ class Locks:
     """The locks of a database, as used on this node."""
 
     def __init__(self, store: Store, table: LockTable) -> None:
-        """Leases that run out are ended by the dispatchers of the nodes."""
+        """The dispatchers of the nodes end expired leases."""
         self.store = store
         self.table = table
         self._followers: dict[str, Callable[[], None]] = {}
@@ -71,13 +71,13 @@ class Locks:
         owner: str = "",
         cancel: bool = True,
     ) -> Hold:
-        """Hold all these names for the time of an `async with`, with a lease that is renewed.
+        """Hold all these names during an `async with` block; the lease is renewed automatically.
 
         Args:
-            capacity: How many may hold a name at the same time, for all names or by name.
+            capacity: The number of concurrent holders, for all names or by name.
             lease_s: The lease in seconds: how long the names stay held after a crash.
-            wait_s: How long to wait; 0: not at all, None: forever.
-            owner: Name of the holder, for operators.
+            wait_s: The maximum time to wait; None waits without a limit.
+            owner: The name of the holder, for operators.
             cancel: Whether to cancel the body and raise `LockLost` when the lease is lost.
                 `lock.lost` is set in any case.
 
@@ -86,9 +86,11 @@ class Locks:
         """
         for name in names:
             if type(name) is not str:
-                raise BadInput("a lock's name is text", code="bad_name")
+                raise BadInput("a lock's name must be a string", code="bad_name")
         if len(set(names)) < len(names):
-            raise BadInput("a lock is named twice in one request, and would wait for itself")
+            raise BadInput(
+                "a request names a lock twice and would wait for itself; remove the duplicate"
+            )
         capacities = _capacities(names, capacity)
         admit_names(capacities)
         admit_owner(owner)
@@ -97,21 +99,23 @@ class Locks:
         if wait_s is not None and (
             type(wait_s) not in (int, float) or not wait_s >= 0 or math.isinf(wait_s)
         ):
-            raise BadInput(f"one waits 0 or more seconds, or None for no end, not {wait_s!r}")
+            raise BadInput(
+                f"`wait_s` must be 0 or more seconds, or None for no limit, not {wait_s!r}"
+            )
         return Hold(self, Terms(capacities, lease_ms, wait_s, owner), cancel)
 
     @joins
     async def guard(self, tx: Transaction, name: str, token: int) -> None:
-        """Let a transaction commit only while the token holds the lock. Raises `LockLost`."""
+        """Make a transaction commit only while the token holds the lock. Raises `LockLost`."""
         await self.table.guard(tx, name, token)
 
     @joins
     async def gate(self, tx: Transaction, resource: str, token: int) -> None:
-        """Let a token through to something outside, unless a newer one has been through."""
+        """Admit a token to an external resource unless a newer token was admitted."""
         await self.table.gate(tx, resource, token)
 
     async def status(self, name: str) -> Status | None:
-        """Who holds a name and who waits for it; None if it was not used lately."""
+        """The holders and waiters of a lock; None if it does not exist or was not used recently."""
         return await self.store.run(lambda tx: self.table.status(tx, name))
 
     async def find(
@@ -123,9 +127,9 @@ class Locks:
         )
 
     async def close(self) -> None:
-        """Let nobody wait any more, and let go of what is held here; twice is once.
+        """End all waiting and release all locks held here. Idempotent.
 
-        Who waits gets `Unavailable`, and whose lock is taken away `LockLost`.
+        Waiters get `Unavailable`, and holders `LockLost`.
         """
         if not self._closed:
             self._closed = True
@@ -135,16 +139,16 @@ class Locks:
         for hold in list(self._holds):
             hold.lose("the node is stopping")
         for id_, (terms, until_ns) in self._leaving.items():
-            self.spawn(self.release(id_, terms, until_ns))  # which ends no earlier than the first
+            # it ends no earlier than the first release
+            self.spawn(self.release(id_, terms, until_ns))
         while self._tasks:
             await asyncio.wait(self._tasks)
 
     async def acquire(self, terms: Terms, id_: str | None = None) -> Lock:
-        """Hold what the terms say, or wait for it. With an id by `LockTable.new_id` it can be
-        called again, for who has not heard the answer; what was cut off is then left as it is,
-        until its lease runs out.
+        """Acquire a lock, or wait for it. Idempotent with an `id_` from `LockTable.new_id`.
 
-        Raises what `hold` raises, `LockHeld`, and `LockLost` if the place with that id is lost.
+        With an id, an interrupted call leaves the request until its lease expires. Raises the
+        errors of `hold`, `LockHeld`, and `LockLost` if the request with that id has ended.
         """
         clock = self.store.clock
         over_ns = None if terms.wait_s is None else clock.elapsed_ns() + int(terms.wait_s * 1e9)
@@ -157,14 +161,14 @@ class Locks:
                 raise
             except (Exception, asyncio.CancelledError):
                 if id_ is None:
-                    # Cancelled, or cut off: it may stand in line, or hold.
+                    # Cancelled or interrupted: the request may be waiting or held.
                     self.spawn(self.release(new_id, terms, clock.elapsed_ns() + terms.lease_ns))
                 raise
             if lock is not None:
                 return lock
             if id_ is not None:
-                raise LockLost(f"the place of request {id_} in line was lost", id=id_)
-            # This process stood still for longer than its place lasts: to the end of the line.
+                raise LockLost(f"the request {id_} expired while it waited", id=id_)
+            # This process was suspended for longer than the lease of the request: queue again.
 
     async def _stand(self, id_: str, terms: Terms, over_ns: int | None) -> Lock | None:
         before_ns = self.store.clock.elapsed_ns()
@@ -197,7 +201,9 @@ class Locks:
     async def _wait(
         self, id_: str, terms: Terms, over_ns: int | None, wakeup: Wakeup
     ) -> Lock | None:
-        """Wait until granted. None if the place was lost; raises `LockHeld` in time."""
+        """Wait for the grant. Returns None if the request has expired; raises `LockHeld` on
+        timeout.
+        """
         clock, pause_s = self.store.clock, 0.0
         looked_ns = renewed_ns = clock.elapsed_ns()
         while True:
@@ -234,8 +240,10 @@ class Locks:
                 renewed_ns = looked_ns
 
     def _granted_here(self, id_: str, terms: Terms) -> Lock | None:
-        """What a commit of this node has granted: its lease is by the clock of this node, so
-        there is no need to renew it in order to know when it ends."""
+        """A lock that a commit of this node granted.
+
+        Its lease uses the clock of this node, so its end is known without a renewal.
+        """
         key = request_key(id_)
         news = self._news.pop(key[0], None)
         if news is None:
@@ -251,17 +259,17 @@ class Locks:
             await tx.fetch(self.table.read_to_renew(id_))
             request = await (self.table.withdraw(tx, id_) if over else self.table.get(tx, id_))
             if request is not None and (request.held or renew):
-                # Renewed by itself, a holder knows from when on its lease counts: whoever
-                # granted it may have taken long to do so.
+                # After its own renewal, a holder knows the start of its lease: the grant may have
+                # been delayed.
                 await self.table.renew(tx, id_)
             return request
 
         return await self.store.run(look)
 
     async def release(self, id_: str, terms: Terms, until_ns: int) -> bool:
-        """Give up a request, whatever became of it; says whether it was there to the end.
+        """End a request in any state; return whether it existed until then.
 
-        If the engine is away, it is tried again until the lease is over in any case.
+        While the engine is unavailable, it retries until the lease has expired.
         """
         clock, pause_s, unknown = self.store.clock, 0.0, False
 
@@ -283,7 +291,7 @@ class Locks:
             await clock.sleep(pause_s)
 
     async def let_go(self, id_: str, terms: Terms, until_ns: int) -> bool:
-        """`release`, that is done to its end, also if its caller is cancelled meanwhile."""
+        """`release` that continues in the background if the caller is cancelled."""
         self._leaving[id_] = terms, until_ns
         try:
             return await self.release(id_, terms, until_ns)
@@ -294,7 +302,7 @@ class Locks:
             del self._leaving[id_]
 
     def spawn(self, work: Coroutine[Any, Any, Any]) -> "asyncio.Task[Any]":
-        """Do something to its end, whoever goes away meanwhile."""
+        """Run a task to its end, even if the caller is cancelled."""
         task = asyncio.create_task(work, name="onceward-locks")
         self._tasks.add(task)
         task.add_done_callback(self._done)
@@ -303,7 +311,7 @@ class Locks:
     def _done(self, task: "asyncio.Task[Any]") -> None:
         self._tasks.discard(task)
         if not task.cancelled():
-            task.exception()  # an engine that has stopped is heard of elsewhere
+            task.exception()  # a stopped engine is reported elsewhere
 
     def enter(self, hold: Hold) -> None:
         self._holds[hold] = None
@@ -316,7 +324,7 @@ class Locks:
         self._followers[request_key(id_)[0]] = ring
 
     def unfollow(self, id_: str, ring: Callable[[], None]) -> None:
-        """Call it no more; twice is once."""
+        """Remove the callback. Idempotent."""
         partition = request_key(id_)[0]
         self._own.discard(partition)
         self._news.pop(partition, None)
@@ -324,18 +332,18 @@ class Locks:
             del self._followers[partition]
 
     def _asked(self, partition: str) -> None:
-        """A request is durable, of which `_saw` hears next; who made it may have gone."""
+        """Mark a durable request, so that `_saw` ignores its own commit. The caller may be gone."""
         if partition in self._followers:
             self._own.add(partition)
 
     def _saw(self, write: Put | Delete) -> None:
-        """An own commit is durable: wake whose request it has changed."""
+        """Wake the request that a durable commit of this node has changed."""
         partition = write.key[0]
         ring = self._followers.get(partition)
         if ring is None:
             return
         if partition in self._own:
-            self._own.discard(partition)  # by which it has asked: it knows
+            self._own.discard(partition)  # its own commit, which is known
             return
         if type(write) is Put:
             self._news[partition] = write.value
@@ -347,7 +355,7 @@ class Locks:
 
     def _must_be_open(self) -> None:
         if self._closed:
-            raise Unavailable("the node is stopping: ask another one", code="node_stopped")
+            raise Unavailable("the node is stopping; use another one", code="node_stopped")
 
 
 def _capacities(names: tuple[str, ...], capacity: int | Mapping[str, int]) -> dict[str, int]:
@@ -355,11 +363,11 @@ def _capacities(names: tuple[str, ...], capacity: int | Mapping[str, int]) -> di
         return dict.fromkeys(names, capacity)
     others = [name for name in capacity if name not in names]
     if others:
-        raise BadInput(f"a capacity is given for {others[0]!r}, which is not asked for")
+        raise BadInput(f"`capacity` names {others[0]!r}, which is not among the requested locks")
     return {name: capacity.get(name, 1) for name in names}
 
 
 def _held(terms: Terms) -> LockHeld:
     names = ", ".join(terms.capacities)
     waited = f" for {terms.wait_s} s" if terms.wait_s else ""
-    return LockHeld(f"the lock on {names} was held by others{waited}", names=list(terms.capacities))
+    return LockHeld(f"another holder has the lock on {names}{waited}", names=list(terms.capacities))

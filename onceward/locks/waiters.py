@@ -28,26 +28,28 @@ from onceward.schedule import due_partition
 from onceward.store.transaction import Row, Transaction
 
 REST_WRITES: Final = 2
-"""The entry for those who do not fit into a commit, and the look at the first of them."""
-# As many as fit into a value, however long they are.
+"""The entry for waiters that do not fit into a commit, and the check of the first one."""
+# Fits into a value with names of any length.
 _REST_NAMES: Final = 1_000
 
 
 def grant_writes(names: int) -> int:
-    """How many writes granting one who waits takes at the most: for each name its head, the
-    place and the hold; the request, its lease, and its entries in due."""
+    """The maximum number of writes to grant a waiter.
+
+    These are the head, waiter and hold of each name, the request, its lease, and its due entries.
+    """
     return 3 * names + 4
 
 
 class Waiters:
-    """The heads of the names, with those who hold them and those who wait."""
+    """The heads of the names, with their holders and waiters."""
 
     def __init__(self, ids: Ids, slots: int) -> None:
         self._ids = ids
         self._slots = slots
 
     async def until_ms(self, tx: Transaction, request: Request) -> int:
-        """When the lease of a request ends, or its place in line."""
+        """The end of the lease of a request, held or waiting."""
         renewed = await tx.get(renewed_key(request.id), Renewed)
         if renewed is not None and renewed.state == request.state:
             return renewed.until_ms
@@ -58,14 +60,16 @@ class Waiters:
         key = head_key(name, self._slots)
         head = await tx.get(key, Head)
         if head is None:
-            raise OncewardError(f"the lock {name!r} is in use, but {key} is gone", code="damaged")
+            raise OncewardError(
+                f"the lock {name!r} is in use, but its record {key} is missing", code="damaged"
+            )
         return head
 
     def grant(self, tx: Transaction, request: Request, heads: dict[str, Head]) -> None:
-        """Let a request hold all its names."""
+        """Grant all names of a request."""
         request.state, request.places = HELD, {}
         request.until_ms = tx.now_ms + request.lease_ms
-        # After a failover or a restore, larger than all tokens whose grants were lost.
+        # After a failover or a restore, greater than all tokens whose grants were lost.
         floor = tx.incarnation.since_ms * limits.LOCK_TOKENS_PER_MS
         for name, head in heads.items():
             head.token = max(head.token, floor) + 1
@@ -78,7 +82,7 @@ class Waiters:
         tx.put(lease_entry(request, request.until_ms), LOCK_DUE)
 
     def stand(self, tx: Transaction, request: Request, heads: dict[str, Head]) -> None:
-        """Let a request stand last in the lines of all its names."""
+        """Add a request to the end of the queues of all its names."""
         request.until_ms = tx.now_ms + request.lease_ms
         for name, head in heads.items():
             stand = Stand(request.id, request.owner, tx.now_ms, head.next)
@@ -91,19 +95,19 @@ class Waiters:
         tx.put(lease_entry(request, request.until_ms), LOCK_DUE)
 
     async def leave(self, tx: Transaction, request: Request) -> dict[str, Head]:
-        """Give up the places of a request; returns the heads, to be written."""
+        """Remove a request from its queues; return the heads, which the caller writes."""
         heads: dict[str, Head] = {}
         for name, place in request.places.items():
             heads[name] = await self.head(tx, name)
             heads[name].waiting -= 1
             tx.delete(wait_key(name, place, self._slots))
-        # If it was renewed, its entry in due may have moved on; that one finds it gone, or in
-        # another state, when its time comes.
+        # A renewal may have moved the due entry. The moved entry finds the request gone or in
+        # another state.
         tx.delete(lease_entry(request, request.until_ms))
         return heads
 
     async def remove(self, tx: Transaction, request: Request) -> dict[str, Head]:
-        """End a request; returns the heads of its names."""
+        """End a request; return the heads of its names."""
         await tx.fetch([head_key(name, self._slots) for name in request.names])
         heads = await self.leave(tx, request)
         for name, token in request.tokens.items():
@@ -120,10 +124,10 @@ class Waiters:
         tx.put(head_key(name, self._slots), head)
 
     async def settle(self, tx: Transaction, due: str, names: Iterable[str], room: int) -> None:
-        """Grant whoever can be, now that these names have changed; the rest just after.
+        """Grant waiters after a change of these names; further ones in another commit.
 
-        Whoever can be granted is first in the line of one of the names that changed last: so
-        these are looked at, and those of the requests granted on the way.
+        A waiter can only become grantable if it is first in the queue of a changed name, so these
+        names are checked, and those of requests granted on the way.
         """
         left = dict.fromkeys(names)
         while left and room > 0:
@@ -151,9 +155,9 @@ class Waiters:
             tx.add((due, entry), rest[start : start + _REST_NAMES])
 
     async def _first(self, tx: Transaction, name: str) -> Request | None:
-        """The first in line, if there is one and room for it.
+        """The first waiter, if the name has capacity for it.
 
-        Whoever changes a line or its holders writes the head, which is checked.
+        Every change of holders or waiters writes the head, which the commit checks.
         """
         head = await tx.get(head_key(name, self._slots), Head)
         if head is None or not head.waiting or not head.open:
@@ -164,7 +168,7 @@ class Waiters:
             [request] = await tx.get_many([request_key(id_)], Request, skip_damaged=True)
             if request is not None:
                 return request
-            # It cannot be read: nobody can be granted by it, so the next one in line follows.
+            # An unreadable request cannot be granted, so the next waiter follows.
             tx.delete(front.key)
             head.waiting -= 1
             self._use(tx, name, head)
@@ -176,10 +180,10 @@ class Waiters:
         return rows[0] if rows else None
 
     async def _is_blocked(self, tx: Transaction, request: Request, first_of: str) -> bool:
-        """Whether the first of one line has to wait for another of its names.
+        """Whether the first waiter of one name must wait for another of its names.
 
-        The head that says so is checked by this commit. If it were not, two who each free one
-        of its names at the same time could each leave it to the other.
+        This commit checks the head that decides it. Otherwise two transactions that each free one
+        of its names at the same time could each leave the grant to the other.
         """
         others = {name: place for name, place in request.places.items() if name != first_of}
         await tx.fetch([head_key(name, self._slots) for name in others])
@@ -191,9 +195,11 @@ class Waiters:
         return False
 
     async def _is_gone(self, tx: Transaction, request: Request) -> bool:
-        """Whether the place in line of a request is over, and nobody has noticed yet."""
-        # Looked at without a check at first: to grant it must not conflict with its renewals,
-        # which may come faster than commits get through.
+        """Whether the lease of a waiting request has expired, but its entry was not processed
+        yet.
+        """
+        # First without a check: a grant must not conflict with renewals, which may be more frequent
+        # than commits succeed.
         seen = tx.seen.get(renewed_key(request.id))
         renewed = None if seen is None else decode(seen.value, Renewed, seen.key)
         if max(request.until_ms, renewed.until_ms if renewed else 0) > tx.now_ms:
@@ -202,11 +208,11 @@ class Waiters:
 
 
 def opened(heads: Mapping[str, Head]) -> list[str]:
-    """Where there is room, and somebody waits."""
+    """The names with capacity and waiters."""
     return [name for name, head in heads.items() if head.waiting and head.open]
 
 
 def lease_entry(request: Request, until_ms: int) -> Key:
-    # With the state, so that what is left over from waiting does not end a hold.
+    # With the state, so that an obsolete entry of a waiting request does not end a hold.
     sort = f"{keys.number(until_ms)}#{request.id}#{request.state}#{LOCK_DUE}"
     return due_partition(slot_of(request.id)), sort

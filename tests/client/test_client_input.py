@@ -150,7 +150,7 @@ async def test_a_worker_that_could_not_work_is_refused(
 async def test_a_mistake_about_one_room_ends_no_connection(client: Client, create: Any) -> None:
     async with client.live() as live:
         room = await live.join("room", create=True)
-        with pytest.raises(BadInput, match="`create` is true or false"):
+        with pytest.raises(BadInput, match="`create` must be true or false"):
             await live.join("other", create=create)
         await room.map("m").set("k", 1)
         assert (live.state, room.status) == ("connected", "live")
@@ -163,13 +163,13 @@ async def test_what_is_no_name_in_a_room_is_told_and_the_room_goes_on(client: Cl
         room.map("m").subscribe(lambda value, who: heard.append(value), "k")
         for odd in (5, True, b"x", ["x"], {}):
             for call in (room.map, room.list, room.presence):
-                with pytest.raises(BadInput, match="is text, not"):
+                with pytest.raises(BadInput, match="must be a string, not"):
                     call(odd)  # type: ignore[arg-type]
-            with pytest.raises(BadInput, match="a map's key is text"):
+            with pytest.raises(BadInput, match="a map's key must be a string"):
                 room.map("m").subscribe(print, odd)  # type: ignore[arg-type]
             with pytest.raises(BadInput, match="has no item"):
                 room.list("l").set(odd, 1)  # type: ignore[arg-type]
-        with pytest.raises(BadInput, match="a subscriber is a function"):
+        with pytest.raises(BadInput, match="a subscriber must be a function"):
             room.list("l").subscribe(None)  # type: ignore[arg-type]
         await room.map("m").set("k", 1)
         assert heard == [1]

@@ -35,7 +35,7 @@ PRINTS: dict[tuple[str, str], list[str]] = {
     ("locks.md", "invoice-run"): [
         "token 1",
         "invoice 1",
-        "the lock on invoice-run was held by others",
+        "another holder has the lock on invoice-run",
         "['account-7', 'account-9']",
         "1 of 3",
     ],

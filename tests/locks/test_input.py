@@ -16,13 +16,13 @@ BAD_NAMES = [
     ({"é" * 129: 1}, "not 258"),
     ({"a\ud800": 1}, "lone surrogates"),
     ({7: 1}, "a lock's name is text, not int"),
-    ({"a": 0}, "the capacity of 'a' is 1 to 10000, not 0"),
+    ({"a": 0}, "the capacity of 'a' must be 1 to 10000, not 0"),
     ({"a": limits.LOCK_CAPACITY_MAX + 1}, "not 10001"),
     ({"a": True}, "not True"),
     ({"a": 1.5}, "not 1.5"),
     ({"a": None}, "not None"),
-    (["a"], "names of locks come with their capacities"),
-    ("a", "names of locks come with their capacities"),
+    (["a"], "a mapping of names to capacities"),
+    ("a", "a mapping of names to capacities"),
 ]
 
 
@@ -75,7 +75,7 @@ async def test_what_is_no_id_is_refused(id_) -> None:
 
 async def test_an_id_made_for_other_names_is_refused() -> None:
     locking = await new_locking(slots=64)
-    with pytest.raises(BadInput, match="was made for other names"):
+    with pytest.raises(BadInput, match="belongs to other names"):
         await locking.join("b", id_=locking.table.new_id(["a"]))
 
 
@@ -92,7 +92,7 @@ async def test_an_id_that_never_was_is_over() -> None:
 async def test_what_is_no_token_is_refused(token) -> None:
     locking = await new_locking()
     for call in (locking.guard, locking.gate):
-        with pytest.raises(BadInput, match="a token is a number that came with a lock"):
+        with pytest.raises(BadInput, match="a token must be a positive integer"):
             await call("a", token)
 
 

@@ -50,7 +50,7 @@ async def test_one_who_stands_there_without_a_request_is_found() -> None:
     await remove(locking.store, holder)
     await remove(locking.store, waiter)
     found = problems(locking.engine)
-    assert sum("no request that stands here" in problem for problem in found) == 2
+    assert sum("its request is missing" in problem for problem in found) == 2
 
 
 async def test_one_who_stands_somewhere_else_is_found() -> None:
@@ -59,7 +59,7 @@ async def test_one_who_stands_somewhere_else_is_found() -> None:
     await change(locking.store, wait_key("a", 5, 1), {**decode(stand), "number": 5})
     await change(locking.store, hold_key("b", 1, 1), decode(stand))
     found = " ".join(problems(locking.engine))
-    assert "does not stand here: it is waiting" in found
+    assert "does not match: it is waiting" in found
     assert "the lock 'b' has no head" in found
 
 
@@ -68,7 +68,7 @@ async def test_one_who_stands_there_twice_is_found(place: int) -> None:
     locking, _, _ = await used()
     stand = decode(all_records(locking.engine)[wait_key("a", 0, 1)].value)
     await change(locking.store, wait_key("a", 1, 1), {**stand, "number": place})
-    found = [problem for problem in problems(locking.engine) if "does not stand here" in problem]
+    found = [problem for problem in problems(locking.engine) if "does not match" in problem]
     assert len(found) == 1
 
 
@@ -84,7 +84,7 @@ async def test_a_request_that_contradicts_itself_is_found() -> None:
     await change(locking.store, waiter, {**record, "state": "lost"})
     found = " ".join(problems(locking.engine))
     assert "not a request for locks" in found
-    assert "the request is lost, and stands in lines" in found
+    assert "the request is lost but has queue numbers" in found
 
 
 async def test_a_request_that_would_never_end_is_found() -> None:
@@ -107,4 +107,4 @@ async def test_records_that_are_something_else_are_found() -> None:
     await change(locking.store, hold_key("a", 1, 1), {"id": "x", "owner": "", "since_ms": 0})
     found = " ".join(problems(locking.engine))
     assert "not a request for locks" in found
-    assert "no request that stands here" in found
+    assert "its request is missing" in found

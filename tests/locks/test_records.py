@@ -121,7 +121,7 @@ def test_a_request_has_a_bounded_number_of_names() -> None:
         names = {str(n): 1 for n in range(count)}
         refused(f"a request has 1 to 16 names, not {count}", admit_names, names)
     for wrong in (["a"], "a", None):
-        refused("names of locks come with their capacities", admit_names, wrong)
+        refused("locks must be a mapping of names to capacities", admit_names, wrong)
     refused("a lock's name has", admit_names, {"a": 1, "": 1}, code="bad_name")
 
 
@@ -129,7 +129,7 @@ def test_a_capacity_is_whole_and_within_its_bounds() -> None:
     for capacity in (1, limits.LOCK_CAPACITY_MAX):
         admit_names({"a": capacity})
     for wrong in (0, -1, limits.LOCK_CAPACITY_MAX + 1, 1.0, True, "1", None):
-        refused(f"the capacity of 'a' is 1 to 10000, not {wrong!r}", admit_names, {"a": wrong})
+        refused(f"the capacity of 'a' must be 1 to 10000, not {wrong!r}", admit_names, {"a": wrong})
 
 
 def test_an_owner_has_a_name_of_a_bounded_length_or_none() -> None:
@@ -143,4 +143,4 @@ def test_a_token_is_whole_and_above_nothing() -> None:
     for token in (1, limits.KEY_NUMBER_MAX):
         admit_token(token)
     for wrong in (0, -1, limits.KEY_NUMBER_MAX + 1, 1.0, True, "1", None):
-        refused("a token is a number that came with a lock", admit_token, wrong)
+        refused("a token must be a positive integer", admit_token, wrong)

@@ -65,7 +65,7 @@ async def test_who_stood_still_for_too_long_has_lost_the_lock_and_is_told() -> N
     one.process.resume()
     await asyncio.wait([first.task])
     assert isinstance(first.error, LockLost)
-    assert first.error.message == "the lock on a was lost: its lease ran out before it was renewed"
+    assert first.error.message == "the lock on a was lost: its lease expired before it was renewed"
     assert lock.lost.is_set()
     assert not lock.held
     with pytest.raises(LockLost):
@@ -250,7 +250,7 @@ async def test_a_body_that_may_go_on_learns_of_the_loss_by_the_event() -> None:
     await two.store.run(lambda tx: two.locks.table.release(tx, lock.id))
     await lock.lost.wait()
     assert not lock.held
-    assert "is over" in lock.reason
+    assert "has ended" in lock.reason
     assert await first.end() is None
 
 
@@ -263,7 +263,7 @@ async def test_a_body_that_ends_before_it_has_heard_of_the_loss_is_told_in_the_e
     await two.store.run(lambda tx: two.locks.table.release(tx, lock.id))
     error = await first.end()
     assert isinstance(error, LockLost)
-    assert "was released by someone else" in error.message
+    assert "another process released it" in error.message
 
 
 @virtual

@@ -13,12 +13,12 @@ from onceward.rooms.names import admit_text, encoded
 
 Answer = asyncio.Future[Any]
 
-# The frame around it has room in what is left.
+# The rest of the frame size is for the other fields.
 _BODY_BYTES_MAX = limits.FRAME_BYTES_MAX - 4_000
 
 
 class Acts:
-    """Those of one connection, and of those that follow it."""
+    """The acts of one connection and of the connections that replace it."""
 
     def __init__(self, send: Callable[[Act], None]) -> None:
         self._send = send
@@ -27,16 +27,18 @@ class Acts:
         self._sent: set[int] = set()
 
     async def ask(self, do: str, table: str, body: dict[str, Any], *, connected: bool) -> Any:
-        """Ask for something, as soon as there is a connection; returns the answer. Raises what
-        the server says, `OutcomeUnknown` if the connection is lost before it does, and `BadInput`
-        for what no server would read."""
+        """Send an act as soon as there is a connection; return the response.
+
+        Raises the error of the server, `OutcomeUnknown` if the connection is lost before the
+        response, and `BadInput` for values that a server would reject.
+        """
         act = Act(self._count + 1, do, table, plain(body))
-        for text, what in ((do, "what is to be done"), (table, "a table's id")):
+        for text, what in ((do, "the name of an act"), (table, "a table's id")):
             admit_text(text, what, limits.ROOM_ID_BYTES_MAX, empty=True)
         size = len(encoded(act.body))
         if size > _BODY_BYTES_MAX:
             raise TooLarge(
-                f"what is asked for has at most {_BODY_BYTES_MAX} bytes, not {size}",
+                f"the body of an act has at most {_BODY_BYTES_MAX} bytes, not {size}",
                 code="value_too_large",
             )
         self._count = n = act.n
@@ -51,7 +53,7 @@ class Acts:
             self._sent.discard(n)
 
     def send_waiting(self) -> None:
-        """There is a connection: ask for what was not asked for yet."""
+        """Send the acts that were not sent yet."""
         for n, (act, _) in self._waiting.items():
             if n not in self._sent:
                 self._sent.add(n)
@@ -66,16 +68,19 @@ class Acts:
                 answer.set_exception(error_of(frame.code, frame.detail))
 
     def lost(self) -> None:
-        """The connection is lost: what became of what was asked for is not known."""
+        """Fail all sent acts after the connection was lost; their outcome is unknown."""
         for n in self._sent:
             _, answer = self._waiting[n]
             if not answer.done():
                 answer.set_exception(
-                    OutcomeUnknown("the connection was lost before an answer came: look again")
+                    OutcomeUnknown(
+                        "the connection was lost before the response; check whether the act took "
+                        "effect"
+                    )
                 )
 
     def end(self, error: OncewardError) -> None:
-        """There will be no connection any more."""
+        """Fail all acts, because the connection is closed permanently."""
         for _, answer in self._waiting.values():
             if not answer.done():
                 answer.set_exception(error)

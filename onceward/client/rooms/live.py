@@ -6,8 +6,8 @@
         notes.subscribe(lambda value, who: print(who.user, value))
         await notes.set("milk", {"done": False})
 
-Several rooms share one connection. While there is none, changes are made here and wait; on the
-next one each of them is sent, and counts once.
+Several rooms share one connection. While it is down, changes are applied locally and queued. They
+are sent after the reconnection, and take effect once.
 """
 
 import asyncio
@@ -49,23 +49,24 @@ from onceward.rooms.frames import (
 from onceward.rooms.names import admit_room
 
 Credentials = str | Callable[[], Awaitable[str]] | None
-"""A token or an API key, or what gets a new one: it is asked before each connection, and before
-the last one expires."""
+"""A token or an API key, or a function that returns a new one. It is called before each connection
+and before the token expires.
+"""
 State = Literal["connecting", "connected", "closed"]
 
 _log = logging.getLogger("onceward.client")
 _WELCOME_S = 20.0
-# A token is renewed when so much of its time has passed.
+# A token is renewed after this part of its lifetime.
 _RENEW_AT = 0.8
-# But not all the time, if clocks differ.
+# A minimum in case clocks differ.
 _RENEW_S_MIN = 30.0
-# As after so many attempts one waits before one connects again to who says what cannot be read.
+# The pause after an unreadable frame is that after this many attempts.
 _UNREADABLE_ATTEMPTS = 6
 _MESSAGE_BYTES_MAX = 64 << 20
 
 
 class Live:
-    """A connection, and the rooms that one is in. Use it with `async with`."""
+    """A connection and its rooms. Use it with `async with`."""
 
     def __init__(
         self,
@@ -75,12 +76,12 @@ class Live:
         clock: Clock | None = None,
         ids: Ids | None = None,
     ) -> None:
-        """`url` is that of the server, http or https."""
+        """`url` is the http or https URL of the server."""
         self.state: State = "connecting"
         self.error: OncewardError | None = None
-        """Why it is closed, unless one has closed it."""
+        """The error that closed the connection; None if the caller closed it."""
         self.user = ""
-        """Who one is, as the server says."""
+        """The user name of this client, from the server."""
         self.clock = clock or Clock()
         self.ids = ids or Ids(self.clock.now_ms)
         self.rooms: dict[str, Room] = {}
@@ -98,17 +99,19 @@ class Live:
         self._settling = False
         self._attempt = 0
         self._spoiled, self._spoiled_before = False, 0
-        """Whether this connection said of a room what cannot be, and how many in a row before."""
+        """Whether this connection sent an invalid frame of a room, and how many before it did in a
+        row.
+        """
 
     async def open(self) -> Self:
-        """Begin to connect, and return at once."""
+        """Start to connect and return immediately."""
         if self._running is None:
             self._session = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=None))
             self._running = asyncio.create_task(self._run(), name="onceward-live")
         return self
 
     async def close(self) -> None:
-        """Leave all rooms and end the connection; twice is once."""
+        """Leave all rooms and close the connection. Idempotent."""
         running, self._running = self._running, None
         if running is not None:
             running.cancel()
@@ -130,13 +133,16 @@ class Live:
         await self.close()
 
     def on_state(self, hook: Callable[[State], object]) -> Callable[[], None]:
-        """Call `hook(state)` when the connection is lost, there again, or closed for good."""
+        """Call `hook(state)` when the connection is lost, restored or closed permanently."""
         self._hooks.append(hook)
         return lambda: self._hooks.remove(hook) if hook in self._hooks else None
 
     def room(self, id_: str, *, create: bool = False) -> Room:
-        """A room to work in at once: what is changed before it is joined waits. The same one for
-        the same id. With `create` it is made if there is none. Raises `BadInput`."""
+        """A room for immediate use; changes wait until it is joined. The same object for the same
+        id.
+
+        With `create` the server creates it if it does not exist. Raises `BadInput`.
+        """
         admit_room(id_)
         if self.state == "closed":
             raise self.error or BadInput("the connection is closed")
@@ -149,7 +155,9 @@ class Live:
         return self.rooms[id_]
 
     async def join(self, id_: str, *, create: bool = False) -> Room:
-        """The same, once all of it has come. Raises why it cannot be joined."""
+        """Join a room and wait until its state is complete. Raises the reason if it cannot be
+        joined.
+        """
         room = self.room(id_, create=create)
         if room.status != "live":
             came = asyncio.Event()
@@ -161,13 +169,16 @@ class Live:
             finally:
                 end()
         if room.status == "closed":
-            raise room.error or BadInput("the room was left meanwhile", code="not_joined")
+            raise room.error or BadInput("the room was left during the join", code="not_joined")
         return room
 
     async def act(self, do: str, table: str = "", **body: Any) -> Any:
-        """Do something at a table: `join`, `leave`, `move`, `ready` and whatever else there is
-        over HTTP, with the same members. Returns the answer as plain data. Raises what the
-        server says, and `OutcomeUnknown` if the connection is lost before it does."""
+        """Act at a table: `join`, `leave`, `move`, `ready` and the other operations of the HTTP
+        API.
+
+        Returns the response as plain data. Raises the error of the server, and `OutcomeUnknown` if
+        the connection is lost before the response.
+        """
         if self.state == "closed":
             raise self.error or BadInput("the connection is closed")
         return await self._acts.ask(do, table, body, connected=self.state == "connected")
@@ -195,7 +206,7 @@ class Live:
                 self._send(Leave(room.id))
 
     async def _rejoin(self, room: Room, socket: Any) -> None:
-        # Each counts for itself: many may have moved at once.
+        # Separate counters, since many rooms may have moved at once.
         tries, room.tries = room.tries, room.tries + 1
         await self._pause(tries)
         if self._socket is socket and room.status != "closed" and not room.replica.live:
@@ -205,7 +216,7 @@ class Live:
         self._out.append(frame)
         self._awake.set()
 
-    # How it runs.
+    # Connection loop.
 
     async def _run(self) -> None:
         while True:
@@ -215,7 +226,7 @@ class Live:
                 close, reason = await self._connection()
                 error = _closed(close, reason)
                 final = not reconnects(close, reason)
-                # Who can get another token tries that.
+                # A client with a token function tries a new token.
                 if error.code == "token_expired" and callable(self._credentials):
                     final = False
             except aiohttp.WSServerHandshakeError as refused:
@@ -223,12 +234,12 @@ class Live:
                 after_s = _retry_after_s(refused)
                 away = refused.status in PROXY_STATUSES and not after_s
             except (aiohttp.ClientError, OSError, TimeoutError) as lost:
-                error, final = Unavailable(f"{self._address} does not answer: {lost}"), False
+                error, final = Unavailable(f"cannot connect to {self._address}: {lost}"), False
                 away = isinstance(lost, aiohttp.ClientConnectorError)
             except OncewardError as raised:
                 error, final = raised, not raised.kind.retry
             except Exception as raised:
-                _log.exception("the connection to %s has failed", self._address)
+                _log.exception("the connection to %s failed unexpectedly", self._address)
                 error, final = OncewardError(str(raised), code="internal"), True
             self._lost()
             if final:
@@ -246,14 +257,14 @@ class Live:
             self._spoiled_before = self._spoiled_before + 1 if self._spoiled else 0
 
     async def _pause(self, tries: int, after_s: float = 0.0) -> None:
-        doubled = min(tries, 30)  # more would count until nothing holds the power
+        doubled = min(tries, 30)  # avoids an overflow of the power
         pause_s = min(limits.ROOM_PAUSE_S_MIN * 2**doubled, limits.ROOM_PAUSE_S_MAX)
-        # Whoever lost the connection at the same moment should not come back at the same one.
+        # Clients that lost the connection at the same time should not reconnect at the same time.
         pause_s *= 0.2 + 0.8 * self.ids.fraction()
         await self.clock.sleep(max(pause_s, min(after_s, limits.ROOM_PAUSE_S_MAX)))
 
     async def _connection(self) -> tuple[int, str]:
-        """One connection, from its beginning to its end; returns why it was closed."""
+        """Run one connection from its start to its end; return the close code and reason."""
         assert self._session is not None
         self._spoiled = False
         token = await self._token()
@@ -270,7 +281,7 @@ class Live:
                 if closed is not None:
                     return closed
             if self.state != "connected":
-                raise Unavailable(f"{self._address} does not speak the protocol of rooms")
+                raise Unavailable(f"{self._address} does not support the rooms protocol")
             self._socket = socket
             async with asyncio.TaskGroup() as group:
                 writing = group.create_task(self._write(socket))
@@ -292,7 +303,7 @@ class Live:
         return self._credentials or ""
 
     async def _read(self, socket: aiohttp.ClientWebSocketResponse) -> tuple[int, str] | None:
-        """Take one message; what it was closed with, if it was."""
+        """Process one message; return the close code and reason if it was a close frame."""
         message = await socket.receive()
         if message.type is aiohttp.WSMsgType.TEXT:
             self._heard = True
@@ -301,7 +312,7 @@ class Live:
         if message.type is aiohttp.WSMsgType.CLOSE:
             return int(message.data or 1005), str(message.extra or "")
         if message.type is aiohttp.WSMsgType.ERROR:
-            raise Unavailable(f"{self._address} does not answer: {message.data}")
+            raise Unavailable(f"lost the connection to {self._address}: {message.data}")
         return socket.close_code or 1006, ""
 
     def _receive(self, text: str) -> None:
@@ -313,37 +324,40 @@ class Live:
         if isinstance(frame, Welcome):
             self._welcome(frame)
         elif isinstance(frame, Error):
-            _log.warning("the server refused something: %s [%s]", frame.detail, frame.code)
+            _log.warning("the server rejected a frame: %s [%s]", frame.detail, frame.code)
             if frame.name and frame.room in self.rooms:
                 self.rooms[frame.room].presence_refused(frame)
         elif isinstance(frame, Done | Failed):
             self._acts.receive(frame)
         elif not isinstance(frame, Pong):
             room = self.rooms.get(frame.room)
-            if room is not None:  # else it was left, and this was under way
+            if room is not None:  # otherwise it was left while the frame was in flight
                 room.receive(frame)
                 if isinstance(frame, Joined):
                     self._attempt = room.tries = 0
-                # What comes in one turn is shown together.
+                # Frames of one turn are shown together.
                 if not self._settling:
                     self._settling = True
                     asyncio.get_running_loop().call_soon(self._settle)
 
     def _pass_over(self, text: str, error: OncewardError) -> None:
-        """A frame cannot be read. One of another kind is for newer clients; a room of which one
-        cannot be read is got anew, as what it is now. Raises `Unavailable` for anything else."""
+        """Handle an unreadable frame.
+
+        Unknown types are for newer clients and are ignored. A room with an unreadable frame is
+        loaded again. Raises `Unavailable` for anything else.
+        """
         try:
             frame = msgspec.json.decode(text, type=_AnyFrame)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
             frame = _AnyFrame("")
         room = self.rooms.get(frame.room)
         if frame.t and frame.t not in _KINDS:
-            _log.info("a frame %r is passed over, which is not known here", frame.t[:50])
+            _log.info("ignored a frame of the unknown type %r", frame.t[:50])
         elif room is not None:
             room.renew(error)
         else:
             self._attempt = _UNREADABLE_ATTEMPTS
-            raise Unavailable(f"{self._address} says what cannot be read: {error.message}")
+            raise Unavailable(f"{self._address} sent a frame that cannot be read: {error.message}")
 
     def _settle(self) -> None:
         self._settling = False
@@ -365,13 +379,13 @@ class Live:
         self._set_state("connected")
 
     async def _renew(self, left_ms: int) -> None:
-        """Bring a new token before the old one expires."""
+        """Send a new token before the old one expires."""
         socket = self._socket
         await self.clock.sleep(max(left_ms / 1000 * _RENEW_AT, _RENEW_S_MIN))
         try:
             token = await self._token()
         except Exception as error:
-            _log.warning("no new token was to be had: %s", error)
+            _log.warning("could not get a new token: %s", error)
             return
         if socket is self._socket:
             self._send(Token(token))
@@ -387,13 +401,13 @@ class Live:
                 await socket.send_str(encode(frame).decode())
 
     async def _beat(self, socket: aiohttp.ClientWebSocketResponse) -> None:
-        """Ask for a sign of life, and give the connection up if none comes."""
+        """Send heartbeats, and close the connection if there is no response."""
         while True:
             self._heard = False
             self._send(Ping())
             await self.clock.sleep(limits.ROOM_BEAT_S)
             if not self._heard:
-                raise Unavailable(f"{self._address} says nothing any more")
+                raise Unavailable(f"{self._address} does not respond")
             self._spoiled_before = 0
 
     def _lost(self) -> None:
@@ -408,7 +422,7 @@ class Live:
             self._set_state("connecting")
 
     def _end(self, error: OncewardError | None) -> None:
-        """Be closed for good; twice is once."""
+        """Close permanently. Idempotent."""
         if self.state == "closed":
             return
         self._lost()
@@ -435,7 +449,7 @@ class Live:
 
 
 class _AnyFrame(msgspec.Struct):
-    """What can be said of a frame that is not known."""
+    """The common fields of unknown frames."""
 
     t: str
     room: str = ""
@@ -460,8 +474,8 @@ def _retry_after_s(refused: aiohttp.WSServerHandshakeError) -> float:
 
 
 def _refused(status: int) -> tuple[OncewardError, bool]:
-    """The error of an answer that is no WebSocket, and whether that is final."""
-    text = f"the server answers {status} instead of opening a connection"
+    """The error for a response that is not a WebSocket handshake, and whether it is final."""
+    text = f"the server responded {status} instead of opening a WebSocket"
     if status in (408, 425, 429) or status >= 500:
         return Unavailable(text), False
     code = {401: "no_credentials", 403: "not_allowed"}.get(status, "not_found")

@@ -1,7 +1,7 @@
 """Maps, lists and presences of a room as objects with subscriptions and optimistic updates.
 
-What they return is a copy: to change it changes no room. Each change returns a `Saved`, which can
-be awaited: it has come when the change is durable, and raises if the room refused it.
+They return copies; changing a copy does not change the room. Each change returns a `Saved`.
+Awaiting it returns when the change is durable, and raises if the room rejected it.
 """
 
 import asyncio
@@ -26,26 +26,28 @@ if TYPE_CHECKING:
     from onceward.client.rooms.room import Room
 
 Subscriber = Callable[[Any, Who], object]
-"""Gets the new value, and who has changed it."""
+"""Called with the new value and its author."""
 Unsubscribe = Callable[[], None]
 
 
 class Saved:
-    """A change on its way. Await it to know that it is durable, if you need to know."""
+    """A pending change. Await it to wait until it is durable."""
 
     def __init__(self, step: Step, id_: str = "") -> None:
         self._step = step
         self.id = id_
-        """Of the item, for an insertion into a list."""
+        """The id of the inserted item, for an insertion into a list."""
 
     @property
     def done(self) -> bool:
-        """Whether the server has answered."""
+        """Whether the server has responded."""
         return self._step.answered
 
     def __await__(self) -> Generator[Any, None, int | None]:
-        """The sequence number of the step; None if it is durable and that is not known. Raises
-        what the room refused it with, or `outcome_unknown`."""
+        """The sequence number of the step; None if it is durable but the number is unknown.
+
+        Raises the error with which the room rejected it, or `outcome_unknown`.
+        """
         if not self._step.answered:
             answered: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
@@ -61,23 +63,23 @@ class Saved:
 
 
 class Undone(NamedTuple):
-    """What undo or redo has come to."""
+    """The result of undo or redo."""
 
     step: Saved | None
-    """The step that it was, if anything was to be done."""
+    """The new step, or None if there was nothing to change."""
     kept: list[str]
-    """What could not be restored, and why: one sentence each."""
+    """Values that were not restored, with the reason: one sentence each."""
 
 
 class Item(NamedTuple):
-    """An item of a list: its id stays when it is moved or set."""
+    """An item of a list; its id stays the same when it is moved or set."""
 
     id: str
     value: Any
 
 
 class Named:
-    """What maps, lists and presences have in common."""
+    """The base of maps, lists and presences."""
 
     def __init__(self, room: "Room", name: str) -> None:
         admit_name(name, "a name in a room")
@@ -87,19 +89,21 @@ class Named:
 
     def _subscribe(self, subscriber: Subscriber, key: str | None) -> Unsubscribe:
         if not callable(subscriber):
-            raise BadInput(f"a subscriber is a function, not {type(subscriber).__name__}")
+            raise BadInput(f"a subscriber must be a function, not {type(subscriber).__name__}")
         entry = subscriber, key
         self._subscribers.append(entry)
         return lambda: self._subscribers.remove(entry) if entry in self._subscribers else None
 
 
 class RoomMap(Named):
-    """Values by key. Of several who set the same key, the last one counts."""
+    """Values by key. The last write of a key wins."""
 
     def subscribe(self, subscriber: Subscriber, key: str | None = None) -> Unsubscribe:
-        """Call `subscriber(value, who)` with the whole map when something in it has changed, or
-        with the value of one key (None if it is gone). Returns what ends that. Raises
-        `BadInput`."""
+        """Call `subscriber(value, who)` with the whole map after each change.
+
+        With `key`, only changes of that key count, and the value is that of the key (None if it was
+        deleted). Returns a function that ends the subscription. Raises `BadInput`.
+        """
         if key is not None:
             admit_text(key, "a map's key", limits.ROOM_KEY_BYTES_MAX, empty=True)
         return self._subscribe(subscriber, key)
@@ -127,27 +131,32 @@ class RoomMap(Named):
         return {key: _copy(cell.value) for key, cell in self._cells().items()}
 
     def set(self, key: str, value: Any) -> Saved:
-        """Put a whole value under a key. Raises `BadInput` for what is no JSON, or too large."""
+        """Set the value of a key. Raises `BadInput` if it is not JSON or too large."""
         return self._change(op.MapSet(self.name, key, plain(value)))
 
     def delete(self, key: str) -> Saved:
-        """Remove a key, if it is there."""
+        """Delete a key if it exists."""
         return self._change(op.MapDelete(self.name, key))
 
     def add(self, key: str, by: float = 1) -> Saved:
-        """Add to a number, which is 0 if it is not there. Raises `BadInput` where something else
-        is."""
+        """Add to a number; a missing key counts as 0. Raises `BadInput` if the value is not a
+        number.
+        """
         return self._change(op.MapAdd(self.name, key, plain(by)))
 
     def compare(self, key: str, value: Any, *, expect: Any = msgspec.UNSET) -> Saved:
-        """Put a value under a key if `expect` is there, or nothing if that is not given. Raises
-        `BadInput` if it is not so here, and the `Saved` does if it is not so at the server."""
+        """Set the value of a key if its value is `expect`, or if it is missing and `expect` is not
+        given.
+
+        Raises `BadInput` if the local value differs; the `Saved` raises if the server's value
+        differs.
+        """
         if expect is not msgspec.UNSET:
             expect = plain(expect)
         return self._change(op.MapCompare(self.name, key, plain(value), expect))
 
     def clear(self) -> Saved:
-        """Remove the map with all that is in it."""
+        """Delete the map with its content."""
         return self._change(op.MapDrop(self.name))
 
     def _cells(self) -> dict[str, Cell]:
@@ -157,7 +166,7 @@ class RoomMap(Named):
         return Saved(self._room.change([does]))
 
     def tell(self, keys: AbstractSet[str | None], who: Who) -> None:
-        """Tell subscribers that keys have changed."""
+        """Notify subscribers of changed keys."""
         for subscriber, key in list(self._subscribers):
             if key is None:
                 self._room.call(subscriber, self.whole(), who)
@@ -166,11 +175,15 @@ class RoomMap(Named):
 
 
 class RoomList(Named):
-    """Items in order. What several insert at one place is all there, in one order for all."""
+    """Items in order. Concurrent insertions at one place are all kept, in the same order for
+    all.
+    """
 
     def subscribe(self, subscriber: Subscriber) -> Unsubscribe:
-        """Call `subscriber(values, who)` with all values in order when something has changed.
-        Returns what ends that."""
+        """Call `subscriber(values, who)` with all values in order after each change.
+
+        Returns a function that ends the subscription.
+        """
         return self._subscribe(subscriber, None)
 
     def __len__(self) -> int:
@@ -184,7 +197,7 @@ class RoomList(Named):
         return iter(self.values())
 
     def __contains__(self, item: object) -> bool:
-        """Whether there is an item of that id here."""
+        """Whether the list has an item with that id."""
         return item in self._items().cells
 
     def get(self, item: str, default: Any = None) -> Any:
@@ -205,46 +218,48 @@ class RoomList(Named):
         return items.ids[items.order[index]]
 
     def push(self, value: Any) -> Saved:
-        """Put an item at the end."""
+        """Append an item."""
         return self._insert(value, None)
 
     def insert(self, index: int, value: Any) -> Saved:
-        """Put an item before the one that has this index here. Raises `BadInput`."""
+        """Insert an item before the given index. Raises `BadInput`."""
         return self._insert(value, self._before(index))
 
     def insert_after(self, item: str, value: Any) -> Saved:
-        """Put an item right behind another one; in front, if that is empty. Raises `BadInput` if
-        there is none of that id here."""
+        """Insert an item after another one; an empty id means the start.
+
+        Raises `BadInput` if the other item does not exist.
+        """
         self._known(item, empty=True)
         return self._insert(value, item)
 
     def set(self, item: str, value: Any) -> Saved:
-        """Give an item another value. Raises `BadInput` if there is none of that id here."""
+        """Set the value of an item. Raises `BadInput` if it does not exist."""
         self._known(item)
         return Saved(self._room.change([op.ListSet(self.name, item, plain(value))]), item)
 
     def move(self, item: str, index: int) -> Saved:
-        """Put an item elsewhere: so that it has this index here. Raises `BadInput`."""
+        """Move an item to an index. Raises `BadInput`."""
         self._known(item)
         items = self._items()
         order = [id_ for id_ in map(items.ids.__getitem__, items.order) if id_ != item]
         if type(index) is not int or not 0 <= index <= len(order):
-            raise BadInput(f"an index in {self.name!r} is 0 to {len(order)}, not {index!r}")
+            raise BadInput(f"an index in {self.name!r} must be 0 to {len(order)}, not {index!r}")
         return self.move_after(item, order[index - 1] if index else "")
 
     def move_after(self, item: str, other: str) -> Saved:
-        """Put an item right behind another one; in front, if that is empty."""
+        """Move an item after another one; an empty id means the start."""
         self._known(item)
         self._known(other, empty=True)
         move = op.ListMove(self.name, item, other, self._position(other))
         return Saved(self._room.change([move]), item)
 
     def delete(self, item: str) -> Saved:
-        """Remove an item, if it is there."""
+        """Delete an item if it exists."""
         return Saved(self._room.change([op.ListDelete(self.name, item)]), item)
 
     def clear(self) -> Saved:
-        """Remove the list with all that is in it."""
+        """Delete the list with its content."""
         return Saved(self._room.change([op.ListDrop(self.name)]))
 
     def _insert(self, value: Any, after: str | None) -> Saved:
@@ -259,7 +274,7 @@ class RoomList(Named):
     def _before(self, index: int) -> str:
         order = self._items().order
         if type(index) is not int or not 0 <= index <= len(order):
-            raise BadInput(f"an index in {self.name!r} is 0 to {len(order)}, not {index!r}")
+            raise BadInput(f"an index in {self.name!r} must be 0 to {len(order)}, not {index!r}")
         return self.id_at(index - 1) if index else ""
 
     def _known(self, item: str, *, empty: bool = False) -> None:
@@ -269,25 +284,27 @@ class RoomList(Named):
             raise BadInput(f"{self.name!r} has no item {str(item)[:100]!r}", code="bad_key")
 
     def _position(self, item: str) -> str | None:
-        """Where to go if the item is gone by then."""
+        """The position to use if the item is deleted before the step arrives."""
         return self._items().cells[item].position if item else None
 
     def tell(self, who: Who) -> None:
-        """Tell subscribers that something has changed."""
+        """Notify subscribers of a change."""
         for subscriber, _ in list(self._subscribers):
             self._room.call(subscriber, self.values(), who)
 
 
 class Presence(Named):
-    """A value of each user who is there. One sets one's own only, and it ends by itself."""
+    """A value for each connected user. A client sets only its own, which expires."""
 
     def subscribe(self, subscriber: Subscriber) -> Unsubscribe:
-        """Call `subscriber(values, who)` with the values of all users when one has changed.
-        Returns what ends that."""
+        """Call `subscriber(values, who)` with the values of all users after each change.
+
+        Returns a function that ends the subscription.
+        """
         return self._subscribe(subscriber, None)
 
     def all(self) -> dict[str, Any]:
-        """The values by user, one's own included."""
+        """The values by user, including this client's."""
         values: dict[str, Any] = _copy(self._room.presences.get(self.name, {}))
         return values
 
@@ -296,12 +313,13 @@ class Presence(Named):
         return _copy(self._room.presences.get(self.name, {}).get(self._room.user))
 
     def set(self, value: Any, ttl_s: float = limits.PRESENCE_MS / 1000) -> None:
-        """Set one's own value, whole. It goes after `ttl_s` seconds if it is not set again, or
-        with one's last connection. Raises `BadInput`."""
+        """Set this client's value. It ends after `ttl_s` seconds unless set again, or with the
+        user's last connection. Raises `BadInput`.
+        """
         value = plain(value)
         ttl_ms = milliseconds(ttl_s, "the time of a presence", limits.PRESENCE_MS_MAX / 1000)
         if ttl_ms < 1:
-            raise BadInput("a presence lasts for a millisecond or longer")
+            raise BadInput("a presence must last at least a millisecond")
         size = len(encoded(value))
         if size > limits.PRESENCE_BYTES_MAX:
             raise TooLarge(
@@ -311,11 +329,11 @@ class Presence(Named):
         self._room.set_presence(SetPresence(self._room.id, self.name, value, ttl_ms))
 
     def remove(self) -> None:
-        """Remove one's own value; twice is once."""
+        """Remove this client's value. Idempotent."""
         self._room.remove_presence(RemovePresence(self._room.id, self.name))
 
     def tell(self, who: Who) -> None:
-        """Tell subscribers that a value has changed."""
+        """Notify subscribers of a change."""
         for subscriber, _ in list(self._subscribers):
             self._room.call(subscriber, self.all(), who)
 

@@ -1,9 +1,9 @@
 """A local replica of a room: applies frames from the server and pending local changes.
 
-Pure: it knows no connection, no time and no chance. The state is what the server has told up to
-the position, with one's own steps that have no answer yet on top. When a change of others comes,
-the own steps are taken back, the change is applied, and they are applied again; so everyone has
-the same state below the own steps, and the same state at all when no step waits.
+It is pure: it uses no connection, time or randomness. The state is that of the server at the
+position, with the client's unanswered steps on top. For a change of others, the own steps are
+reverted, the change is applied, and they are applied again. All clients therefore have the same
+state below their own steps, and the same state when no step is pending.
 """
 
 from collections.abc import Iterable, Sequence
@@ -28,33 +28,35 @@ from onceward.rooms.names import admit_step, encoded
 from onceward.rooms.room import load_piece
 from onceward.rooms.state import Cell, Effect, State
 
-_WHY_LOST = "the room refused it; why was lost with the connection"
+_WHY_LOST = "the room rejected it; the reason was lost with the connection"
 StateFrame = Joined | Snapshot | Change | Ack | Refused
 
-# What a join brings along besides steps has room in what is left of a frame.
+# The rest of the frame size is for the other fields of a join.
 _JOIN_STEPS_BYTES = limits.FRAME_BYTES_MAX - 64_000
 
 
 class Who(NamedTuple):
-    """Who has changed something: a user, and whether it was done here."""
+    """The author of a change: a user, and whether it was this client."""
 
     user: str
     mine: bool = False
 
 
 class Changed(NamedTuple):
-    """Something that a person sees has changed."""
+    """Visible changes of one author."""
 
     places: frozenset[Place]
     who: Who
 
 
 class Replica:
-    """The copy of one room. `client` is the name under which steps are sent: nobody else has it."""
+    """The replica of one room. `client` is the unique name of this client as a sender of steps."""
 
     def __init__(self, room: str, client: str, *, create: bool = False) -> None:
-        if type(create) is not bool:  # the server would end the connection, with all its rooms
-            raise BadInput(f"`create` is true or false, not {create!r:.100}", code="wrong_type")
+        if type(create) is not bool:  # the server would close the connection with all its rooms
+            raise BadInput(
+                f"`create` must be true or false, not {create!r:.100}", code="wrong_type"
+            )
         self.room = room
         self.create = create
         self.client = client
@@ -62,42 +64,44 @@ class Replica:
         self.epoch = ""
         self.seq = 0
         self.digest = ""
-        """As it came with `seq`; only the server knows what it means."""
+        """The digest that came with `seq`; only the server interprets it."""
         self.state = State()
         self.waiting: list[Step] = []
-        """Own steps without an answer, in order."""
+        """Unanswered own steps, in order."""
         self.open: Step | None = None
-        """A batch that is being made; it is on top of all."""
+        """An open batch, on top of all other steps."""
         self.latest: dict[Place, Step | None] = {}
-        """Whose change is the latest, where it is one of this client's."""
+        """The step with the latest change of each place that this client has changed."""
         self.numbered: dict[str, int] = {}
-        """How often lists were numbered anew, as far as it was seen here."""
+        """How often lists were renumbered, as far as observed here."""
         self.live = False
-        """Whether all up to the server's position has come, on this connection."""
+        """Whether the state has reached the server's position on this connection."""
         self.out: list[ClientFrame] = []
-        """What is to be sent, on this connection."""
+        """Frames to send on this connection."""
         self.changed: list[Changed] = []
-        """What a person is to be told."""
+        """Changes to report to subscribers."""
         self._n = 0
         self._waiting_bytes = 0
         self._sent = 0
         self._known = 0
-        """The highest number that the server may have heard of before this connection."""
+        """The highest number that may have been sent before this connection."""
         self._joined: Joined | None = None
         self._loading: State | None = None
         self._lowered = False
-        """Whether the own steps are taken back for now."""
+        """Whether the own steps are reverted at the moment."""
         self._before: dict[Place, Cell | None] = {}
-        """What was seen where something may have changed since, and by whom it was."""
+        """The cells of possibly changed places at the last report."""
         self._whose: dict[Place, Who] = {}
         self._cause = Who("")
         self._answers: list[tuple[Step, int | None, OncewardError | None]] = []
 
-    # What happens here.
+    # Local changes.
 
     def change(self, ops: Sequence[RoomOperation]) -> Step:
-        """Apply operations at once, and send them when that is possible. Raises `BadInput` if
-        they cannot be a step, or are refused as things look from here; nothing changes then."""
+        """Apply operations locally, and send them when possible.
+
+        Raises `BadInput`, without a change, if they are invalid or conflict with the local state.
+        """
         self.settle()
         step = self.open or Step([])
         admit_step(ops)
@@ -116,22 +120,25 @@ class Replica:
         return step
 
     def begin(self) -> Step:
-        """Begin a batch: what is changed until `commit` or `abort` is one step."""
+        """Open a batch: changes until `commit` or `abort` are one step."""
         if self.open is not None:
-            raise BadInput("a batch is being made already: they cannot be in each other")
+            raise BadInput("a batch is open already; batches cannot be nested")
         self.settle()
         self.open = Step([])
         return self.open
 
     def commit(self) -> Step:
-        """Send what was done since `begin` as one step; it may be nothing. Raises `BadInput`,
-        and nothing of it stays, if it cannot be one, or does not fit after what others did."""
+        """Send the changes since `begin` as one step, which may be empty.
+
+        Raises `BadInput`, and reverts all of them, if they are invalid or conflict with changes of
+        others.
+        """
         self.settle()
         step = self.open
         assert step is not None
         try:
             if step.effects is None:
-                raise BadInput("what others did does not go with the batch", code="not_expected")
+                raise BadInput("the batch conflicts with changes of others", code="not_expected")
             if step.ops:
                 admit_step(step.ops)
                 self._admit_more(step.ops)
@@ -147,14 +154,14 @@ class Replica:
         return step
 
     def abort(self) -> None:
-        """Undo what was done since `begin`."""
+        """Revert the changes since `begin`."""
         self.settle()
         step = self.open
         assert step is not None
         self._lower(Who(self.user, True))
         self.open = None
         self.settle()
-        step.answer(error=OncewardError("the batch was given up", code="bad_request"))
+        step.answer(error=OncewardError("the batch was aborted", code="bad_request"))
 
     def _admit_more(self, ops: Sequence[RoomOperation]) -> None:
         if (
@@ -162,7 +169,7 @@ class Replica:
             or self._waiting_bytes + len(encoded(ops)) > limits.ROOM_WAITING_BYTES_MAX
         ):
             raise OncewardError(
-                "too many changes wait for an answer of the server: try again later",
+                "too many changes wait for a response of the server; try again later",
                 code="overloaded",
             )
 
@@ -175,17 +182,17 @@ class Replica:
         self._flush()
 
     def _flush(self) -> None:
-        """Send the steps that are not under way yet, if the room is joined."""
+        """Send unsent steps if the room is joined."""
         if self.live and self.waiting and self.waiting[-1].n > self._sent:
             for step in self.waiting:
                 if step.n > self._sent:
                     self._sent = step.n
                     self.out.append(Ops(self.room, step.n, step.ops))
 
-    # What the connection does.
+    # Connection.
 
     def join(self) -> Join:
-        """What to send first on a new connection: the position, and the steps without answer."""
+        """The first frame on a new connection: the position, and the unanswered steps."""
         self.lost()
         self._known = max(self._known, self._sent)
         steps: list[SentStep] = []
@@ -194,22 +201,24 @@ class Replica:
             for step in self.waiting:
                 size += step.bytes + 32
                 if size > _JOIN_STEPS_BYTES:
-                    break  # they are sent when it is joined
+                    break  # the others are sent after the join
                 steps.append(SentStep(step.n, step.ops))
         self._sent = steps[-1].n if steps else 0
         return Join(self.room, self.client, self.epoch, self.seq, steps, self.create, self.digest)
 
     def lost(self) -> None:
-        """The connection is gone."""
+        """Handle the loss of the connection."""
         self.live = False
         self._joined = self._loading = None
         self.out.clear()
 
     def receive(self, frame: StateFrame) -> None:
-        """Take what the server says of the state; `settle` when there is no more for now. Raises
-        `BadInput` for what cannot follow: then `heal`, and join again."""
+        """Apply a state frame of the server; call `settle` after the last one for now.
+
+        Raises `BadInput` for a frame that cannot follow; call `heal` then, and join again.
+        """
         if self._joined is None and not isinstance(frame, Joined):
-            return  # one was in the room before over this connection, and that was under way
+            return  # a frame of an earlier membership on this connection
         if isinstance(frame, Change):
             self._advance(frame)
             if frame.client == self.client and any(s.n == frame.n for s in self.waiting):
@@ -218,20 +227,20 @@ class Replica:
                 self._others(frame.ops, Who(frame.by))
         elif isinstance(frame, Ack):
             if frame.seq <= self.seq:
-                return  # it came twice, over an old connection too, and was told of already
+                return  # a duplicate of an earlier connection
             self._advance(frame)
             self._acked(frame.n, frame.seq)
         elif isinstance(frame, Refused):
             if frame.code == "not_joined":
-                return  # it crossed a `left` on its way, and is sent again with the next join
-            error = error_of(frame.code, frame.detail or "the room refused it")
+                return  # it crossed a `left`, and is sent again with the next join
+            error = error_of(frame.code, frame.detail or "the room rejected it")
             self._refused([step for step in self.waiting if step.n == frame.n], error)
         elif isinstance(frame, Joined):
             self._joined = frame
             if frame.reset:
                 self._loading = State()
             elif frame.epoch != self.epoch or frame.seq < self.seq:
-                raise BadInput("the room is not at a later position", code="bad_request")
+                raise BadInput("the server's position is behind this replica's", code="bad_request")
         else:
             self._piece(frame)
         joined = self._joined
@@ -240,7 +249,7 @@ class Replica:
             self._flush()
 
     def settle(self) -> None:
-        """Apply the own steps again that are not applied, and tell what was answered."""
+        """Apply reverted own steps again, and report responses."""
         if self._lowered:
             self._lowered = False
             for step in self._on_top():
@@ -257,28 +266,32 @@ class Replica:
             step.answer(seq, error)
 
     def heal(self) -> None:
-        """Forget the position, because something is wrong: the next join gets a snapshot. Nobody
-        knows then whether steps without answer were taken."""
+        """Discard the position after an error, so that the next join gets a snapshot.
+
+        The outcome of unanswered steps is unknown then.
+        """
         self.epoch, self.seq, self.digest = "", 0, ""
         self.lost()
-        self.drop(OncewardError("the copy of the room was damaged", code="outcome_unknown"))
+        self.drop(
+            OncewardError("the local replica of the room was invalid", code="outcome_unknown")
+        )
 
     def drop(self, error: OncewardError, most: int = limits.ROOM_NUMBER_MAX) -> None:
-        """Give up the steps without answer, up to a number: they are not sent again, nor are their
-        numbers."""
+        """Drop unanswered steps up to a number; neither they nor their numbers are sent again."""
         self._refused([step for step in self.waiting if step.n <= most], error)
         self.settle()
 
     def _advance(self, frame: Change | Ack) -> None:
         if self._loading is not None or self._joined is None or frame.seq != self.seq + 1:
             raise BadInput(
-                f"the room is at {self.seq} here, and {frame.seq} came", code="bad_request"
+                f"expected step {self.seq + 1} of the room, received {frame.seq}",
+                code="bad_request",
             )
         self.seq, self.digest = frame.seq, frame.digest
 
     def _piece(self, frame: Snapshot) -> None:
         if self._loading is None or self._joined is None:
-            raise BadInput("a snapshot came that was not announced", code="bad_request")
+            raise BadInput("received an unexpected snapshot", code="bad_request")
         load_piece(self._loading, frame.maps, frame.lists)
         if frame.more:
             return
@@ -293,20 +306,20 @@ class Replica:
         for step in [step for step in self.waiting if step.n <= joined.n]:
             self._answer([step], error=_fate(step, joined))
         if joined.reset == "forgotten":
-            # What goes with this join for the first time was not taken: it is sent again.
+            # Steps that are in this join for the first time were not applied: send them again.
             self._sent = self._known
-            error = error_of("outcome_unknown", "the server has forgotten this client")
+            error = error_of("outcome_unknown", "the server has no record of this client")
             self.drop(error, self._known)
         elif joined.reset == "epoch":
-            self.drop(error_of("room_deleted", "the room was deleted, and made again"))
+            self.drop(error_of("room_deleted", "the room was deleted and created again"))
 
-    # How the state is kept.
+    # State.
 
     def _on_top(self) -> list[Step]:
         return [*self.waiting, self.open] if self.open is not None else list(self.waiting)
 
     def _lower(self, cause: Who) -> None:
-        """Take the own steps back, until `settle`: the state is what the server has told."""
+        """Revert the own steps until `settle`, so that the state is the server's."""
         self._cause = cause
         if self._lowered:
             return
@@ -336,8 +349,10 @@ class Replica:
     def _acked(self, n: int, seq: int) -> None:
         skipped = [step for step in self.waiting if step.n < n]
         if len(skipped) == len(self.waiting) or self.waiting[len(skipped)].n != n:
-            raise BadInput(f"an answer came for {n}, which does not wait", code="bad_request")
-        # A step that was skipped was refused, and the answer was lost.
+            raise BadInput(
+                f"received a response for step {n}, which is not pending", code="bad_request"
+            )
+        # A skipped step was rejected, and the response was lost.
         self._refused(skipped, error_of("bad_request", _WHY_LOST))
         step = self.waiting[0]
         if self._lowered:
@@ -345,8 +360,11 @@ class Replica:
             step.below = {}
             self._note(step, step.ops, step.effects)
         elif step.effects is None:
-            raise BadInput(f"the room took {n}, which does not fit here", code="bad_request")
-        # Else it was applied right on top of what the server has told: so nothing changes.
+            raise BadInput(
+                f"the room applied step {n}, which conflicts with the local state",
+                code="bad_request",
+            )
+        # Otherwise it was applied directly on top of the server's state, so nothing changes.
         self._answer([step], seq)
 
     def _refused(self, steps: list[Step], error: OncewardError) -> None:
@@ -366,7 +384,7 @@ class Replica:
         self._answers += [(step, seq, error) for step in steps]
 
     def _changed(self, ops: Sequence[RoomOperation], effects: Sequence[Effect]) -> list[Place]:
-        """Where operations have changed something; lists that they number anew are counted."""
+        """The places that operations have changed; counts renumbered lists."""
         places = places_of(ops, effects)
         if len(places) < len(effects):
             told = set(places)
@@ -375,7 +393,7 @@ class Replica:
         return places
 
     def _note(self, step: Step, ops: Sequence[RoomOperation], effects: Sequence[Effect]) -> None:
-        """Its changes are the latest now."""
+        """Record a step as the latest at its places."""
         if not step.below:
             step.numbered = dict(self.numbered)
         for place in self._changed(ops, effects):
@@ -388,7 +406,7 @@ class Replica:
         self._whose[place] = who
 
     def _tell(self) -> None:
-        """Note what looks other than when it was last told."""
+        """Report places that have changed since the last report."""
         found: dict[Who, set[Place]] = {}
         for place, cell in self._before.items():
             if self.state.get(*place) != cell:
@@ -399,11 +417,11 @@ class Replica:
 
 
 def _fate(step: Step, joined: Joined) -> OncewardError | None:
-    """What became of a step that is not above the highest one taken, and not in a replay."""
+    """The outcome of a step up to the highest applied number that is not in a replay."""
     if step.n in joined.skipped:
         return error_of("bad_request", _WHY_LOST)
     if step.n < joined.known:
-        return error_of("outcome_unknown", "it was taken or refused too long ago to tell")
+        return error_of("outcome_unknown", "the server no longer has the outcome of this step")
     return None
 
 

@@ -45,47 +45,49 @@ from onceward.rooms.names import admit_name, encoded
 Status = Literal["joining", "live", "away", "closed"]
 
 _log = logging.getLogger("onceward.client")
-# So many values of a presence may be on their way at once, and be refused one by one.
+# How many sent values of a presence are kept, since the server may reject each of them.
 _SENT_KEPT = 16
 
 
 class Line(Protocol):
-    """What a room needs of the connection."""
+    """The connection, as used by a room."""
 
     def stir(self) -> None:
-        """There is something to send."""
+        """Wake the writer: there are frames to send."""
 
     def now_ms(self) -> int: ...
 
     def restart(self) -> None:
-        """Something is wrong: begin with a new connection."""
+        """Reconnect after an invalid frame."""
 
     def rejoin(self, room: "Room") -> None:
-        """Join the room again, after a pause."""
+        """Join the room again after a pause."""
 
     def forget(self, room: "Room") -> None:
-        """The room is closed."""
+        """Remove a closed room."""
 
 
 class Room:
-    """One room. Changes show at once, are sent when there is a connection, and count once."""
+    """One room. Changes are visible locally at once, sent when connected, and take effect once."""
 
     def __init__(self, line: Line, replica: Replica) -> None:
         self.id = replica.room
         self.replica = replica
         self.status: Status = "joining"
-        """`live` while everything arrives; `away` while it does not, and changes wait; `closed`
-        for good, and `error` says why, unless one has left."""
+        """`live` while the room is up to date; `away` while disconnected and changes wait; `closed`
+        permanently, with the reason in `error` unless this client left.
+        """
         self.error: OncewardError | None = None
         self.user = ""
         self.me = ""
-        """One's own id as a member, on this connection."""
+        """This client's member id on this connection."""
         self.members: dict[str, RoomMember] = {}
-        """All members, oneself included, by id; in a very large room not all of them: `count`
-        says how many there are."""
+        """All members by id, including this client; incomplete in a very large room, see
+        `count`.
+        """
         self._count = 0
         self.tries = 0
-        """How often it was tried to join it again since it was joined last."""
+        """Attempts to rejoin since the last join."""
         self.presences: dict[str, dict[str, Any]] = {}
         self._line = line
         self._undo = Undo(replica)
@@ -93,11 +95,11 @@ class Room:
         self._lists: dict[str, RoomList] = {}
         self._presences: dict[str, Presence] = {}
         self._own: dict[str, tuple[Any, int]] = {}
-        """One's own presences, and until when."""
+        """This client's presences, with their expiry."""
         self._sent: dict[str, list[tuple[Any, int]]] = {}
-        """The last ones that were sent, which the server may refuse yet."""
+        """The last sent values, which the server may still reject."""
         self._removed: dict[str, Any] = {}
-        """What they were that one has removed: the server may not have heard of it."""
+        """Removed values, whose removal the server may not have received."""
         self._out: list[ClientFrame] = []
         self._events: dict[str, list[Callable[[Any, Said], object]]] = {}
         self._on_members: list[Callable[[dict[str, RoomMember]], object]] = []
@@ -105,17 +107,17 @@ class Room:
         self._on_refused: list[Callable[[OncewardError, Sequence[RoomOperation]], object]] = []
         self._items = 0
 
-    # What is in it.
+    # Content.
 
     def map(self, name: str) -> RoomMap:
-        """A map; it need not be there yet."""
+        """A map, which need not exist yet."""
         admit_name(name, "a map's name")
         if name not in self._maps:
             self._maps[name] = RoomMap(self, name)
         return self._maps[name]
 
     def list(self, name: str) -> RoomList:
-        """A list; it need not be there yet."""
+        """A list, which need not exist yet."""
         admit_name(name, "a list's name")
         if name not in self._lists:
             self._lists[name] = RoomList(self, name)
@@ -129,19 +131,20 @@ class Room:
 
     @property
     def position(self) -> tuple[str, int, str]:
-        """The epoch of the room, the last sequence number that has come, and the digest of the
-        room's log up to there: clients with equal positions have equal copies."""
+        """The epoch, the last sequence number, and the digest of the log up to there.
+
+        Clients with equal positions have equal state.
+        """
         return self.replica.epoch, self.replica.seq, self.replica.digest
 
     @property
     def waiting(self) -> int:
-        """How many steps have no answer yet."""
+        """The number of unanswered steps."""
         return len(self.replica.waiting)
 
     @contextmanager
     def batch(self) -> Iterator[Saved]:
-        """What is changed in this `with` is one step: all of it or nothing. If it raises, nothing
-        of it stays."""
+        """Make all changes in the `with` block one atomic step. If it raises, they are reverted."""
         step = self.replica.begin()
         try:
             yield Saved(step)
@@ -157,12 +160,15 @@ class Room:
             self.settle()
 
     def undo(self) -> Undone:
-        """Undo one's last step, where one's change is still the latest; says what it has left as
-        it was, and why. Raises `BadInput` if there is nothing to undo."""
+        """Undo this client's last step where its change is still the latest.
+
+        The result lists values that were not restored. Raises `BadInput` if there is nothing to
+        undo.
+        """
         return self._turned(self._undo.undo)
 
     def redo(self) -> Undone:
-        """Do again what was undone last. Raises `BadInput` if there is nothing."""
+        """Redo the last undone step. Raises `BadInput` if there is nothing to redo."""
         return self._turned(self._undo.redo)
 
     @property
@@ -173,46 +179,52 @@ class Room:
     def can_redo(self) -> bool:
         return self._undo.can_redo
 
-    # What is said.
+    # Events.
 
     def say(self, event: str, value: Any = None) -> None:
-        """Tell all others who are there now; it is not kept. Raises `BadInput`, and `not_joined`
-        while there is no connection."""
+        """Send an event to all other connected members; it is not stored.
+
+        Raises `BadInput`, and `not_joined` while there is no connection.
+        """
         self._speak(Say(self.id, event, plain(value)))
 
     def tell(self, member: str, event: str, value: Any = None) -> None:
-        """Tell one member, by its id. Raises as `say`; whether it is still there is not said."""
+        """Send an event to one member, by its id. Raises the errors of `say`; delivery is not
+        confirmed.
+        """
         self._speak(Tell(self.id, member, event, plain(value)))
 
     def on(self, event: str, hook: Callable[[Any, Said], object]) -> Unsubscribe:
-        """Call `hook(value, said)` when others say something; `said` tells who, and whether only
-        to this member."""
+        """Call `hook(value, said)` for events of others; `said` has the sender, and whether it is
+        direct.
+        """
         admit_name(event, "an event's name")
         return _added(self._events.setdefault(event, []), hook)
 
     @property
     def count(self) -> int:
-        """How many members there are."""
+        """The number of members."""
         return self._count or len(self.members)
 
     def on_members(self, hook: Callable[[dict[str, RoomMember]], object]) -> Unsubscribe:
-        """Call `hook(members)` when someone has come or gone."""
+        """Call `hook(members)` after a join or leave."""
         return _added(self._on_members, hook)
 
     def on_status(self, hook: Callable[[Status], object]) -> Unsubscribe:
-        """Call `hook(status)` when the connection to the room is lost or there again."""
+        """Call `hook(status)` when the connection to the room is lost or restored."""
         return _added(self._on_status, hook)
 
     def on_refused(
         self, hook: Callable[[OncewardError, Sequence[RoomOperation]], object]
     ) -> Unsubscribe:
-        """Call `hook(error, operations)` when the room has refused a step, or when it is not
-        known whether it has taken it. Without operations: a value of a presence was refused."""
+        """Call `hook(error, operations)` when the room rejected a step, or its outcome is unknown.
+
+        Without operations, a presence value was rejected.
+        """
         return _added(self._on_refused, hook)
 
     def leave(self) -> None:
-        """Be in the room no longer. Steps without an answer are given up: they may have been
-        taken. Twice is once."""
+        """Leave the room. Idempotent. Unanswered steps are dropped, and may have been applied."""
         self.close(None)
 
     # For maps, lists and presences.
@@ -246,7 +258,7 @@ class Room:
             self._say_presence(frame.name, frame)
 
     def call(self, hook: Callable[..., object], *args: Any) -> None:
-        """Call what someone has given us: its trouble is not ours."""
+        """Call a subscriber, and log its exceptions."""
         try:
             hook(*args)
         except Exception:
@@ -255,7 +267,7 @@ class Room:
     # For the connection.
 
     def take_out(self) -> Sequence[ClientFrame]:
-        """What is to be sent now."""
+        """Take the frames to send."""
         out = [*self.replica.out, *self._out]
         for frame in self._out:
             if isinstance(frame, SetPresence):
@@ -268,14 +280,14 @@ class Room:
         return out
 
     def lost(self) -> None:
-        """The connection is gone, or one was put out of the room for a while."""
+        """Handle a lost connection or a temporary dismissal."""
         self.replica.lost()
         self._out.clear()
         if self.status != "closed":
             self._set_status("away" if self.replica.epoch else "joining")
 
     def close(self, error: OncewardError | None) -> None:
-        """Be in the room no more, for good. Steps without an answer fail with the error."""
+        """Close the room permanently. Unanswered steps fail with the error."""
         if self.status == "closed":
             return
         self.error = error
@@ -287,7 +299,7 @@ class Room:
         self.settle()
 
     def receive(self, frame: ServerFrame) -> None:
-        """Take what the server says about this room; `settle` when there is no more for now."""
+        """Process a frame of this room; call `settle` after the last one for now."""
         if isinstance(frame, PresenceChanged):
             who = Who(frame.user, frame.user == self.user)
             self._put_presence(frame.name, frame.user, frame.value, who)
@@ -308,8 +320,10 @@ class Room:
             for hook in list(self._events.get(frame.event, ())):
                 self.call(hook, frame.value, frame)
         elif isinstance(frame, Left):
-            error = error_of(frame.code, frame.detail or f"one is not in the room {self.id!r}")
-            # Who was in a room waits for a place in it; who was not is told that it is full.
+            error = error_of(
+                frame.code, frame.detail or f"this client is not in the room {self.id!r}"
+            )
+            # A previous member waits until there is a place; a new one gets the error.
             new_to_full = error.code == "room_full" and not self.replica.epoch
             if error.kind.retry and not new_to_full:
                 self.lost()
@@ -320,15 +334,17 @@ class Room:
             self._follow(frame)
 
     def presence_refused(self, frame: Error) -> None:
-        """Restore the previous value of this client's presence: the server has refused the new
-        one, and all other members still see the previous one."""
+        """Restore the previous value of this client's presence after a rejection.
+
+        All other members still see the previous value.
+        """
         sent = self._sent.get(frame.name, [])
         refused = next((one for one in reversed(sent) if one[0] == frame.value), None)
         if refused is None:
             return
         sent.remove(refused)
         own = self._own.get(frame.name)
-        if own is not None and own[0] == frame.value:  # else there is a later one
+        if own is not None and own[0] == frame.value:  # otherwise there is a later one
             who = Who(self.user, True)
             if sent and sent[-1][1] > self._line.now_ms():
                 self._own[frame.name] = sent[-1]
@@ -336,18 +352,18 @@ class Room:
             else:
                 del self._own[frame.name]
                 self._drop_presence(frame.name, self.user, who)
-        error = error_of(frame.code, frame.detail or f"the presence {frame.name!r} was refused")
+        error = error_of(frame.code, frame.detail or f"the presence {frame.name!r} was rejected")
         for hook in list(self._on_refused):
             self.call(hook, error, ())
 
     def renew(self, error: OncewardError) -> None:
-        """Something came that cannot be, or cannot be read: begin with a new copy of the room."""
-        _log.warning("the copy of the room %r is made anew: %s", self.id, error)
+        """Load the room again after an invalid or unreadable frame."""
+        _log.warning("loading the room %r again: %s", self.id, error)
         self.replica.heal()
         self._line.restart()
 
     def settle(self) -> None:
-        """Show what has come, and tell subscribers."""
+        """Apply received changes and notify subscribers."""
         self.replica.settle()
         changed, self.replica.changed = self.replica.changed, []
         for places, who in changed:
@@ -381,7 +397,8 @@ class Room:
             for name, (value, until_ms) in self._own.items():
                 if until_ms > self._line.now_ms():
                     self.presences.setdefault(name, {})[self.user] = value
-            # What is there as it was removed here is not of another tab: it is removed again.
+            # A removed value that is still there was not set by another tab, so it is removed
+            # again.
             self._removed = {
                 name: value
                 for name, value in self._removed.items()
@@ -403,7 +420,9 @@ class Room:
             self._say_presence(name, RemovePresence(self.id, name))
 
     def _say_presence(self, name: str, frame: SetPresence | RemovePresence) -> None:
-        """Only the last one of each name is sent, and on a new connection it is sent again."""
+        """Send a presence if connected, replacing an unsent one. It is sent again on a new
+        connection.
+        """
         if self.replica.live:
             self._out = [
                 one
@@ -460,11 +479,13 @@ class Room:
         size = len(encoded(frame.value))
         if size > limits.SAID_BYTES_MAX:
             raise TooLarge(
-                f"what is said has at most {limits.SAID_BYTES_MAX} bytes, not {size}",
+                f"the value of an event has at most {limits.SAID_BYTES_MAX} bytes, not {size}",
                 code="value_too_large",
             )
         if not self.replica.live:
-            raise OncewardError("there is no connection to the room now", code="not_joined")
+            raise OncewardError(
+                "the room is not connected; wait until its status is `live`", code="not_joined"
+            )
         self._out.append(frame)
         self._line.stir()
 

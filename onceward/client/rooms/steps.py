@@ -8,30 +8,32 @@ from onceward.errors import OncewardError, find_kind
 from onceward.rooms.state import Effect
 
 Place = tuple[str, str, str | None]
-"""Where something stands: `map` or `list`, its name, and the key or the item's id, or None for
-the map or list itself."""
+"""A place in the state: `map` or `list`, its name, and the key or item id, or None for the map or
+list itself.
+"""
 
 
 class Step:
-    """Operations that this client has applied at once, and that a server takes as one."""
+    """Operations that are applied locally at once, and by the server as one step."""
 
     def __init__(self, ops: list[RoomOperation]) -> None:
         self.n = 0
-        """The number under which it is sent."""
+        """The number with which it is sent."""
         self.ops = ops
         self.effects: list[Effect] | None = []
-        """What it changes, on top of all that comes before it; None if it cannot be applied as
-        things are, and waits for the server to say so."""
+        """Its changes on top of all earlier steps; None if it conflicts with the current state and
+        waits for the server's rejection.
+        """
         self.below: dict[Place, Step | None] = {}
-        """Whose was the latest change to the same places before."""
+        """The previous latest step of each changed place."""
         self.numbered: dict[str, int] = {}
-        """How often lists had been numbered anew by then: positions from before say little."""
+        """How often lists were renumbered before it; older positions are obsolete."""
         self.undone: Step | None = None
         """The step that this one undoes."""
         self.taken_back = False
-        """Whether it was undone: where it is still the latest, that has changed nothing."""
+        """Whether it was undone; such a change does not count as the latest."""
         self.kept = False
-        """Whether it may yet be undone."""
+        """Whether it can still be undone."""
         self.bytes = 0
         self.seq: int | None = None
         self.error: OncewardError | None = None
@@ -39,15 +41,16 @@ class Step:
         self._hooks: list[Callable[[Step], None]] = []
 
     def on_answer(self, hook: "Callable[[Step], None]") -> None:
-        """Call `hook` once the server has answered; at once if it has."""
+        """Call `hook` when the server has responded; immediately if it has already."""
         if self.answered:
             hook(self)
         else:
             self._hooks.append(hook)
 
     def answer(self, seq: int | None = None, error: OncewardError | None = None) -> None:
-        """It is durable, under a sequence number if that is known, or has failed. The first
-        answer counts."""
+        """Record that it is durable, with its sequence number if known, or has failed. The first
+        call counts.
+        """
         if self.answered:
             return
         self.seq, self.error, self.answered = seq, error, True
@@ -59,7 +62,7 @@ class Step:
 
 
 def places_of(ops: Sequence[RoomOperation], effects: Sequence[Effect]) -> list[Place]:
-    """Where operations have changed something: not where items were only numbered anew."""
+    """The places that operations have changed, without items that were only renumbered."""
     named = {(does.list, getattr(does, "id", None)) for does in ops if isinstance(does, ListOp)}
     return [
         (kind, name, key)
@@ -69,7 +72,7 @@ def places_of(ops: Sequence[RoomOperation], effects: Sequence[Effect]) -> list[P
 
 
 def error_of(code: str, detail: str) -> OncewardError:
-    """The error that a server names."""
+    """The exception for an error code of the server."""
     if find_kind(code) is not None:
         return kind_of(code)(detail, code=code)
     return OncewardError(f"{detail} [{code[:100]}]", code="internal")

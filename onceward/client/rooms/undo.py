@@ -1,8 +1,8 @@
 """Undo and redo of a client's own steps.
 
-To undo a step is a step of its own, with what was there before. It restores a value only where
-one's own change is still the latest: what others have changed since stays as it is, and is told.
-Counting is undone by counting back, whoever has counted since.
+Undoing a step is a new step that restores the previous values. It restores a value only if the
+client's own change is still the latest. Later changes of other members are kept and reported.
+Additions are undone by subtraction, even if others have added since.
 """
 
 from collections.abc import Iterable
@@ -18,16 +18,16 @@ from onceward.rooms.state import Cell, same
 
 
 class Turned(NamedTuple):
-    """What undo or redo has come to."""
+    """The result of undo or redo."""
 
     step: Step | None
-    """The step that it was, if anything was to be done."""
+    """The new step, or None if there was nothing to change."""
     kept: list[str]
-    """What could not be restored, and why: one sentence each."""
+    """Values that were not restored, with the reason: one sentence each."""
 
 
 class Undo:
-    """The steps of one copy of a room that can be undone, and those that can be done again."""
+    """The undo and redo stacks of one replica."""
 
     def __init__(self, replica: Replica) -> None:
         self._replica = replica
@@ -43,23 +43,24 @@ class Undo:
         return bool(self._undone)
 
     def record(self, step: Step) -> None:
-        """A step was made: it can be undone, and what was undone before cannot be redone. One
-        that has changed nothing is nothing to undo."""
+        """Add a new step to the undo stack and clear the redo stack. Steps without changes are
+        ignored.
+        """
         if step.effects:
             self._forget(self._undone)
             self._push(self._steps, step)
 
     def undo(self) -> Turned:
-        """Undo the last step. Raises `BadInput` if there is none."""
+        """Undo the last step. Raises `BadInput` if there is nothing to undo."""
         return self._turn(self._steps, self._undone, "undo")
 
     def redo(self) -> Turned:
-        """Do again what was last undone. Raises `BadInput` if there is nothing."""
+        """Redo the last undone step. Raises `BadInput` if there is nothing to redo."""
         return self._turn(self._undone, self._steps, "redo")
 
     def _turn(self, source: list[Step], target: list[Step], what: str) -> Turned:
         if self._replica.open is not None:
-            raise BadInput(f"a batch is being made: end it before you {what}")
+            raise BadInput(f"a batch is open; end it before you {what}")
         self._replica.settle()
         if not source:
             raise BadInput(f"there is nothing to {what}")
@@ -100,8 +101,9 @@ class Undo:
         del steps[:count]
 
     def _part(self, step: Step) -> None:
-        """It cannot be undone any more: so nobody needs to know that its changes are the latest,
-        unless what was before them is to be found by it."""
+        """Drop the records of a step that cannot be undone, unless it is an undo step: other steps
+        find their predecessors by it.
+        """
         step.below = {}
         if step.undone is None:
             latest = self._replica.latest
@@ -111,7 +113,7 @@ class Undo:
                     del latest[place]
 
     def _inverse(self, step: Step) -> tuple[list[RoomOperation], list[str]]:
-        """The operations that undo a step, and what they leave as it is."""
+        """The operations that undo a step, and the values that they do not restore."""
         old: dict[Place, Cell | None] = {}
         new: dict[Place, Cell | None] = {}
         for effect in step.effects or ():
@@ -125,18 +127,22 @@ class Undo:
             if counted is not None:
                 ops += self._count_back(place, counted, kept)
             elif not self._is_latest(place, step):
-                kept.append(f"{_named(place)} was changed by others since, or is not known")
+                kept.append(
+                    f"{_named(place)} was changed by others since, or its history is unknown"
+                )
             elif place[2] is None and old[place] is None and self._filled(place, ops):
                 kept.append(f"{_named(place)} is in use")
             else:
                 stays = _has_moved(old[place], new[place]) and self._is_stale(place, step)
                 if stays:
-                    kept.append(f"{_named(place)} stays where it is: its list was numbered anew")
+                    kept.append(
+                        f"{_named(place)} keeps its position, because its list was renumbered"
+                    )
                 ops += _restore(place, old[place], new[place], stays=stays)
         return ops, kept
 
     def _is_latest(self, place: Place, step: Step) -> bool:
-        """Whether a step's change is the latest. Where one was undone, it is as before that."""
+        """Whether a step's change is the latest, ignoring changes that were undone."""
         latest = self._replica.latest.get(place)
         while latest is not step:
             if latest is not None and latest.taken_back:
@@ -148,11 +154,11 @@ class Undo:
         return True
 
     def _is_stale(self, place: Place, step: Step) -> bool:
-        """Whether a position from before a step says nothing any more."""
+        """Whether a position from before a step is obsolete."""
         return self._replica.numbered.get(place[1], 0) != step.numbered.get(place[1], 0)
 
     def _filled(self, place: Place, ops: list[RoomOperation]) -> bool:
-        """Whether something is in a map or list that these operations do not remove."""
+        """Whether a map or list has content that these operations do not remove."""
         kind, name, _ = place
         state = self._replica.state
         items = state.lists.get(name)
@@ -166,7 +172,7 @@ class Undo:
         _, name, key = place
         cell = self._replica.state.get(*place)
         if key is None or cell is None or type(cell.value) not in (int, float):
-            kept.append(f"{key!r} in {name!r} is no number any more")
+            kept.append(f"{key!r} in {name!r} is no longer a number")
             return []
         return [op.MapAdd(name, key, -counted)]
 
@@ -177,7 +183,7 @@ def _named(place: Place) -> str:
 
 
 def _targets(ops: list[RoomOperation], changed: Iterable[Place]) -> Iterable[Place]:
-    """The places that operations are about, of those that have changed."""
+    """The places that operations address, among those that have changed."""
     named: set[Place] = set()
     dropped: set[tuple[str, str]] = set()
     for does in ops:
@@ -193,7 +199,7 @@ def _targets(ops: list[RoomOperation], changed: Iterable[Place]) -> Iterable[Pla
 
 
 def _counted(ops: list[RoomOperation], place: Place) -> float | None:
-    """How much was added at a place, if nothing else was done to it."""
+    """The sum that was added at a place if it had no other operations; otherwise None."""
     total: float = 0
     for does in ops:
         if isinstance(does, op.MapAdd) and ("map", does.map, does.key) == place:
@@ -212,7 +218,9 @@ def _has_moved(old: Cell | None, new: Cell | None) -> bool:
 def _restore(
     place: Place, old: Cell | None, new: Cell | None, *, stays: bool
 ) -> list[RoomOperation]:
-    """What brings a place from the new back to the old; or the value alone, if an item stays."""
+    """The operations that restore the old cell of a place; only its value if the item stays in
+    place.
+    """
     kind, name, key = place
     if kind == "map":
         if key is None:

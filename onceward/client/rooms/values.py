@@ -8,8 +8,11 @@ from onceward.rooms import names
 
 
 def plain(value: Any) -> Any:
-    """A value as all others will see it: plain JSON, and nobody else's object. Raises `BadInput`,
-    also for what is too deep: a server would not read a frame with it, and end the connection."""
+    """A copy of a value as plain JSON, as other members see it.
+
+    Raises `BadInput`, for example for values that are nested too deeply: a server would close the
+    connection.
+    """
     found = names.plain(value)
     _admit_depth(found, limits.ROOM_DEPTH_MAX)
     return found

@@ -53,7 +53,7 @@ def test_a_batch_of_nothing_is_done_at_once() -> None:
 def test_batches_are_not_in_each_other() -> None:
     replica = live()
     step = replica.begin()
-    with pytest.raises(BadInput, match="a batch is being made already"):
+    with pytest.raises(BadInput, match="a batch is open already"):
         replica.begin()
     assert replica.open is step
 

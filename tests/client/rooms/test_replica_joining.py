@@ -29,7 +29,7 @@ def test_a_new_copy_knows_nothing_and_says_so() -> None:
 
 @pytest.mark.parametrize("create", [None, 0, 1, "yes", []])
 def test_whether_a_room_is_to_be_made_is_true_or_false(create: Any) -> None:
-    with pytest.raises(BadInput, match="`create` is true or false, not") as refused:
+    with pytest.raises(BadInput, match="`create` must be true or false, not") as refused:
         Replica("r", "me", create=create)
     assert refused.value.code == "wrong_type"
 
@@ -119,7 +119,7 @@ def test_a_join_brings_as_many_steps_as_it_has_room_for_and_the_rest_follows() -
 # What became of the steps.
 
 
-@pytest.mark.parametrize(("detail", "told"), [("it is 2", "it is 2"), ("", "the room refused it")])
+@pytest.mark.parametrize(("detail", "told"), [("it is 2", "it is 2"), ("", "the room rejected it")])
 def test_a_refused_step_says_why(detail: str, told: str) -> None:
     replica = live()
     one, two = replica.change([put("a")]), replica.change([put("b")])
@@ -157,7 +157,7 @@ def test_an_answer_to_a_later_step_says_that_those_before_were_refused() -> None
     one, two, three = (replica.change([put(key)]) for key in "abc")
     hear(replica, Ack("r", 2, 1))
     assert one.error is not None
-    assert one.error.message == "the room refused it; why was lost with the connection"
+    assert one.error.message == "the room rejected it; the reason was lost with the connection"
     assert (one.error.code, two.seq, three.answered) == ("bad_request", 1, False)
     assert entries(replica) == {"b": 1, "c": 1}
     hear(replica, Ack("r", 3, 2))

@@ -178,7 +178,7 @@ def test_what_others_have_changed_since_stays_and_is_told() -> None:
     bob.room.map("m").set("k", "bob's")
     pump(bob, ann)
     undone = ann.room.undo()
-    assert undone.kept == ["'k' in 'm' was changed by others since, or is not known"]
+    assert undone.kept == ["'k' in 'm' was changed by others since, or its history is unknown"]
     pump(ann, bob)
     assert bob.room.map("m").whole() == {"k": "bob's"}
     assert ann.room.redo().kept == []
@@ -221,7 +221,7 @@ def test_counting_is_undone_whoever_has_counted_since() -> None:
     pump(ann, bob)
     bob.room.map("m").set("n", "text")
     pump(bob, ann)
-    assert ann.room.redo().kept == ["'n' in 'm' is no number any more"]
+    assert ann.room.redo().kept == ["'n' in 'm' is no longer a number"]
 
 
 def test_a_refused_step_is_nothing_to_undo() -> None:
@@ -313,7 +313,7 @@ def test_to_number_a_list_anew_is_no_change_of_its_items(author: str) -> None:
     assert dict(items.items())[one] == "one"
     order = [id_ for id_, _ in items.items()]
     undone = ann.room.undo()
-    assert undone.kept == [f"{two!r} in 'l' stays where it is: its list was numbered anew"]
+    assert undone.kept == [f"{two!r} in 'l' keeps its position, because its list was renumbered"]
     assert [id_ for id_, _ in items.items()] == order
     assert ann.room.undo().kept == []
     assert dict(items.items())[three] == "three"

@@ -146,7 +146,7 @@ def test_an_item_that_stays_where_it_is_gets_its_value_back() -> None:
     undo = Undo(replica)
     do(undo, replica, op.ListMove("l", "a", after="b"), op.ListSet("l", "a", 2))
     hear(replica, Ack("r", 1, 1), by_bob(2, op.ListInsert("l", "d", 1)))
-    assert undo.undo().kept == ["'a' in 'l' stays where it is: its list was numbered anew"]
+    assert undo.undo().kept == ["'a' in 'l' keeps its position, because its list was renumbered"]
     assert ids(replica) == ["b", "a", "c", "d"]
     assert replica.state.lists["l"].cells["a"].value == 1
 
@@ -160,7 +160,7 @@ def test_what_cannot_be_sent_cannot_be_undone_and_says_why(
     monkeypatch.setattr(limits, "ROOM_WAITING_STEPS_MAX", 1)
     turned = undo.undo()
     assert turned.step is None
-    assert turned.kept == ["too many changes wait for an answer of the server: try again later"]
+    assert turned.kept == ["too many changes wait for a response of the server; try again later"]
     assert entries(replica) == {"a": 1}
     assert not undo.can_redo
 
