@@ -80,7 +80,7 @@ function reasons({ Memory, nameOf }, check) {
   const memory = new Memory();
   const ben = { user: "Ben~1", mine: false };
   const why = (...places) => memory.reasons(
-    places.map(([kind, id]) => `"${id}" in "${kind}" was changed by others since, or is not known`), nameOf,
+    places.map(([kind, id]) => `"${id}" in "${kind}" was changed by others since, or its history is unknown`), nameOf,
   ).join("|");
   memory.saw("notes", { a: { colour: "sky" }, b: {} }, { user: "Ann~1", mine: true });
   memory.remember([{ id: "a", text: "Milk" }]);

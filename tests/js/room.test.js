@@ -95,7 +95,7 @@ test("undo leaves what others have changed since, and says so", async () => {
   notes.set("a", 1);
   await acknowledge();
   await other(set("a", 2));
-  assert.deepEqual(room.undo(), { step: null, kept: ['"a" in "m" was changed by others since, or is not known'] });
+  assert.deepEqual(room.undo(), { step: null, kept: ['"a" in "m" was changed by others since, or its history is unknown'] });
   assert.equal(notes.get("a"), 2);
 });
 
@@ -151,7 +151,7 @@ test("to number a list anew is no change of its items", async () => {
   assert.deepEqual([room.undo().kept, list.has(four)], [[], false]);
   assert.deepEqual([room.undo().kept, list.get(one)], [[], "one"]);
   const order = list.items();
-  assert.deepEqual(room.undo().kept, [`"${two}" in "l" stays where it is: its list was numbered anew`]);
+  assert.deepEqual(room.undo().kept, [`"${two}" in "l" keeps its position, because its list was renumbered`]);
   assert.deepEqual(list.items(), order);
   assert.deepEqual([room.undo().kept, list.get(three)], [[], "three"]);
   await acknowledge();
@@ -170,7 +170,7 @@ test("nor is it when others do so", async () => {
     if (number % 2) low = `o${number}`;
   }
   assert.deepEqual([room.undo().kept, list.get(one)], [[], "one"]);
-  assert.deepEqual(room.undo().kept, [`"${two}" in "l" stays where it is: its list was numbered anew`]);
+  assert.deepEqual(room.undo().kept, [`"${two}" in "l" keeps its position, because its list was renumbered`]);
 });
 
 test("nothing is kept of steps that cannot be undone any more", async () => {

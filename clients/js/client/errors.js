@@ -1,11 +1,11 @@
-// What goes wrong. Codes are those of the server, and do not change their meaning.
+// Errors. Codes are those of the server and keep their meaning.
 
-// Those of rooms after which trying again may help. Other calls are told by the answer.
+// Codes of rooms after which a retry may help. Responses to other calls contain this information.
 const RETRY = (
   "too_slow room_full room_moved rate_limited slow_reader conflict contention outcome_unknown " +
   "overloaded engine_closed engine_unreachable node_stopped storage_full"
 ).split(" ");
-// What a connection is closed with where connecting again is right, whatever the reason.
+// Close codes after which the client reconnects, with any reason.
 const PASSING = /^(100[0156]|101[1-4]|4(408|423|429|499|502|507))$/;
 
 export const reconnects = (close, reason) => RETRY.includes(reason) || PASSING.test(close);

@@ -1,4 +1,4 @@
-// The connection to a server's rooms: made again when it is lost, for as long as that may help.
+// The WebSocket connection to the rooms of a server, with automatic reconnection.
 
 import { reconnects } from "./errors.js";
 import { Replica } from "./replica.js";
@@ -8,21 +8,21 @@ import { AWAY_MS, addressOf, admitName, admitSize, call, fault, hidden, hooked, 
 const PAUSE_MS = 200;
 const PAUSE_MS_MAX = 15_000;
 const WELCOME_MS = 20_000;
-// So long `close` is waited for after `error`.
+// How long to wait for `close` after `error`.
 const ERROR_MS = 50;
 const BEAT_MS = 15_000;
-// For a sign of life when there is reason to doubt.
+// The timeout of a heartbeat when the connection is doubtful.
 const PROBE_MS = 5000;
-// Subscribers are told so often, or for half of the time if they take long: what comes in between is
-// shown together.
+// The minimum interval of notifying subscribers, or the time that they take if that is longer.
+// Changes in between are shown together.
 const FRAME_MS = 16;
-// A token is renewed when so much of its time has passed, but not all the time if clocks differ.
+// A token is renewed after this part of its lifetime, with a minimum in case clocks differ.
 const RENEW_AT = 0.8;
 const RENEW_MS_MIN = 30_000;
 const TIMER_MS_MAX = 2 ** 31 - 1;
-// The frame around it has room in what is left.
+// The rest of the frame size is for the other fields.
 const ACT_BYTES = (1 << 20) - 4000;
-// As after so many attempts one waits before one connects again to who says what cannot be read.
+// The pause after an unreadable frame is that after this many attempts.
 const UNREADABLE = 6;
 
 const closed = () => fault("bad_request", "the connection is closed");
@@ -36,20 +36,20 @@ export class Live {
   #credentials;
   #hooks = new Set();
   #socket = null;
-  #trying = null; // which attempt to connect is under way
-  #opened; // whether a server has answered the last attempt
+  #trying = null; // the current connection attempt
+  #opened; // whether the server has responded to the last attempt
   #attempts = 0;
-  #spoiled = 0; // how many connections in a row have said of a room what cannot be
+  #spoiled = 0; // consecutive connections that sent an invalid frame of a room
   #pause = null;
   #timers = new Set(); // of this connection
   #beat = null;
   #heard = false;
   #out = [];
-  #acts = new Map(); // by number: what was asked for at tables, and has no answer yet
+  #acts = new Map(); // unanswered acts at tables, by number
   #act = 0;
   #stirred = false;
   #settling = false;
-  #restMs = 0; // until when they are left alone
+  #restMs = 0; // when subscribers may be notified again
   #ending = new AbortController();
 
   constructor(url, { token } = {}) {
@@ -91,14 +91,14 @@ export class Live {
       look();
     });
     if (room.status === "live") return room;
-    throw room.error ?? fault("not_joined", "the room was left meanwhile");
+    throw room.error ?? fault("not_joined", "the room was left during the join");
   }
 
   async act(does, table = "", body = {}) {
     this.#mustBeOpen();
-    for (const text of [does, table]) admitName(text, "what is to be done, and where,", 256, 0);
+    for (const text of [does, table]) admitName(text, "the name or table of an act", 256, 0);
     const frame = { t: "act", n: ++this.#act, do: does, table, body: { ...plain(body) } };
-    admitSize(frame.body, "what is asked for", ACT_BYTES);
+    admitSize(frame.body, "the body of an act", ACT_BYTES);
     return new Promise((resolve, reject) => {
       this.#acts.set(frame.n, { frame, resolve, reject });
       if (this.state === "connected") this.#sendActs();
@@ -118,7 +118,7 @@ export class Live {
 
   // For rooms.
 
-  // There is something to send: it goes when this turn is over.
+  // Sends pending frames at the end of this turn.
   _stir() {
     if (this.#stirred) return;
     this.#stirred = true;
@@ -170,7 +170,7 @@ export class Live {
     if (this.state === "closed") throw this.error ?? closed();
   }
 
-  // How it runs.
+  // Connection loop.
 
   async #connect() {
     clearTimeout(this.#pause);
@@ -189,16 +189,17 @@ export class Live {
       });
       socket.onmessage = now(({ data }) => this.#receive(data));
       socket.onclose = now(({ code, reason }) => this.#closed(code, reason));
-      // Node 20 reports a refused connection by `error` only. Where `close` follows, it has the code.
+      // Node 20 reports a refused connection only by `error`. If `close` follows, it has the code.
       socket.onerror = now(() => this.#after(ERROR_MS, now(() => this.#lost())));
       this.#after(WELCOME_MS, () => {
         if (this.state !== "connected") this.#lost();
       });
     } catch (error) {
-      // Who has no network gets no token, and that passes. What is said to be final does not, nor
-      // that one may not connect there at all, or has nothing to do so with.
+      // Without a network the token request fails, which is temporary. Errors with `retry: false`
+      // are final, and so is an exception of the WebSocket constructor.
       const barred = token !== null && fault("not_allowed", error.message);
-      this.#opened = !(error instanceof TypeError); // as `fetch` says that nobody answers
+      // `fetch` throws a TypeError if the server does not respond
+      this.#opened = !(error instanceof TypeError);
       if (this.#trying === trying) this.#lost(error.retry === false ? error : barred);
     }
   }
@@ -210,7 +211,7 @@ export class Live {
 
   #pauseMs(tries) {
     const most = Math.min(PAUSE_MS * 2 ** tries, PAUSE_MS_MAX);
-    // Who lost the connection at the same moment should not come back at the same one.
+    // Clients that lost the connection at the same time should not reconnect at the same time.
     return most * (0.2 + 0.8 * Math.random());
   }
 
@@ -223,7 +224,7 @@ export class Live {
   }
 
   #closed(code, reason) {
-    // Who can get another token tries that.
+    // A client with a token function tries a new token.
     const renewed = reason === "token_expired" && typeof this.#credentials === "function";
     const final = !renewed && !reconnects(code, reason);
     this.#lost(final && fault(reason || "internal", `the server closed the connection with ${code}`));
@@ -234,7 +235,7 @@ export class Live {
     let frame;
     try {
       frame = JSON.parse(data);
-      frame.t; // there is one
+      frame.t; // throws for null
     } catch {
       this.#attempts = UNREADABLE;
       return this.#lost();
@@ -242,7 +243,7 @@ export class Live {
     if (frame.t === "welcome") this.#welcome(frame);
     else if (/done|failed/.test(frame.t)) this.#acted(frame);
     else if (frame.t === "error") {
-      console.warn(`refused by the server: ${frame.detail} [${frame.code}]`);
+      console.warn(`rejected by the server: ${frame.detail} [${frame.code}]`);
       if (frame.name) this.rooms.get(frame.room)?._presenceRefused(frame);
     } else if (this.rooms.has(frame.room)) {
       this.rooms.get(frame.room)._receive(frame);
@@ -258,7 +259,7 @@ export class Live {
     if (leftMs <= 0) queueMicrotask(() => this.#settle());
     else if (!hidden()) setTimeout(() => this.#settle(), leftMs);
     else {
-      // Timers of a page that is not seen come late; messages do not.
+      // Timers of a hidden page are throttled; messages are not.
       const { port1, port2 } = new MessageChannel();
       port1.onmessage = () => (port1.close(), this.#settle());
       port2.postMessage(null);
@@ -291,19 +292,19 @@ export class Live {
     this.#setState("connected");
   }
 
-  // Brings a new token before the old one expires.
+  // Sends a new token before the old one expires.
   async #renew() {
     const trying = this.#trying;
     try {
       const token = await this.#token();
       if (this.#trying === trying) this.#send({ t: "token", token });
     } catch (error) {
-      console.warn("no new token:", error);
+      console.warn("could not get a new token:", error);
     }
   }
 
-  // Asks for a sign of life, and gives the connection up if none comes. A timer that is late by
-  // itself, on a page that was not seen or a machine that slept, proves nothing: then it is asked anew.
+  // Sends a heartbeat, and closes the connection without a response. A late timer, on a hidden page
+  // or after the machine slept, proves nothing, so another heartbeat is sent then.
   #ask(ms) {
     clearTimeout(this.#beat);
     this.#heard = false;
@@ -318,7 +319,7 @@ export class Live {
     }, ms);
   }
 
-  // There is no connection any more; another one is tried after a pause, unless an error is final.
+  // Handles a lost connection; reconnects after a pause unless the error is final.
   #lost(final, spoiled = false) {
     if (this.state === "closed" || this.#pause !== null) return;
     this.#cut();
@@ -328,8 +329,8 @@ export class Live {
     }
     if (final) return this.#end(final);
     this.#spoiled = spoiled ? this.#spoiled + 1 : 0;
-    // A refused handshake looks like a server that is away. Only a client that was connected before
-    // takes it for that.
+    // A refused handshake looks like an unreachable server. Only a client that was connected before
+    // treats it as that.
     const away = this.user && !this.#opened;
     const pauseMs = away ? AWAY_MS * Math.random() : this.#pauseMs(Math.max(this.#attempts++, this.#spoiled - 1));
     this.#pause = setTimeout(() => this.#connect(), pauseMs);
@@ -347,7 +348,7 @@ export class Live {
     for (const timer of this.#timers) clearTimeout(timer);
     this.#timers.clear();
     for (const [n, { sent }] of this.#acts) {
-      if (sent) this.#acted({ n, code: "outcome_unknown", detail: "the connection was lost before an answer" });
+      if (sent) this.#acted({ n, code: "outcome_unknown", detail: "the connection was lost before the response" });
     }
   }
 
@@ -356,7 +357,7 @@ export class Live {
     this.#cut();
     this.#ending.abort();
     this.error = error;
-    this.state = "closed"; // before rooms tell theirs: nothing more is sent
+    this.state = "closed"; // before the rooms notify theirs: no further frames are sent
     for (const { reject } of this.#acts.values()) reject(error ?? closed());
     this.#acts.clear();
     for (const room of [...this.rooms.values()]) room._close(error);

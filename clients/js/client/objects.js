@@ -1,5 +1,5 @@
-// Maps, lists and presences of a room: they change at once, and tell subscribers. What they return
-// is a copy.
+// Maps, lists and presences of a room, with optimistic updates and subscriptions. They return
+// copies.
 
 import { admitName, admitSize, call, copy, hooked, made, plain, refuse } from "./values.js";
 
@@ -7,7 +7,7 @@ const PRESENCE_BYTES = 16_000;
 const DAY_S = 24 * 3600;
 const NONE = new Map();
 
-// A change on its way. It is a promise only when someone asks, so that nobody has to.
+// A pending change. It creates a promise only on demand, so that an ignored rejection is no error.
 export class Saved {
   #step;
 
@@ -95,7 +95,7 @@ export class RoomMap extends Named {
   }
 
   add(key, by = 1) {
-    if (!Number.isFinite(by)) refuse("bad_value", `one adds a number, not ${by}`);
+    if (!Number.isFinite(by)) refuse("bad_value", `the amount must be a number, not ${by}`);
     return this.#do("add", { key, by: plain(by) });
   }
 
@@ -217,11 +217,11 @@ export class RoomList extends Named {
 
   #admitIndex(index, most) {
     if (!Number.isInteger(index) || index < 0 || index > most) {
-      refuse("bad_request", `an index in "${this.name}" is 0 to ${most}, not ${index}`);
+      refuse("bad_request", `an index in "${this.name}" must be 0 to ${most}, not ${index}`);
     }
   }
 
-  // Where to go if the item is gone by then.
+  // The position to use if the item is deleted before the step arrives.
   #position(id) {
     return id ? this.#table.cells.get(id).position : undefined;
   }
@@ -250,7 +250,7 @@ export class Presence extends Named {
 
   set(value, ttlS = 60) {
     if (!(ttlS >= 0.001 && ttlS <= DAY_S)) {
-      refuse("bad_request", "a presence lasts for a millisecond to 24 hours");
+      refuse("bad_request", "a presence must last between a millisecond and 24 hours");
     }
     const given = plain(value);
     admitSize(given, "a presence", PRESENCE_BYTES);

@@ -44,7 +44,7 @@ export class LivePlace {
     else if (place !== this.place) this.#tell(place);
   }
 
-  // The place by the room; null if it has to be requested.
+  // The place by the room; null if it must be requested.
   #counted() {
     const { place } = this;
     const seats = Object.entries(this.#room.map("seats").whole());

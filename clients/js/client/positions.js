@@ -1,5 +1,5 @@
-// Positions of a list's items: texts that sort like the items, with room between any two. See
-// "Positions in lists" in the protocol of rooms. Numbers stay texts here, so that none is too large.
+// Fractional positions of list items: strings that sort like the items. See "Positions in lists" in
+// the protocol of rooms. Numbers stay strings here, so that none is too large.
 
 const DIGITS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
 const width = (head) => (head >= "a" ? head.charCodeAt(0) - 96 : 91 - head.charCodeAt(0));
@@ -18,7 +18,7 @@ function path(position) {
   return numbers;
 }
 
-// The number that is one more, or, by -1, one less.
+// The next number or, with -1, the previous one.
 export function stepped(number, by) {
   const [last, first] = by > 0 ? "z0" : "0z";
   const digits = [...number];
@@ -35,13 +35,13 @@ export function stepped(number, by) {
   return head + first.repeat(width(head));
 }
 
-// Whether a position may be used; if not, its list is to be numbered anew.
+// Whether a position is valid; otherwise its list must be renumbered.
 export const fits = (position) =>
   position.length <= LENGTH_MAX && path(position).every((number) => number.length <= 1 + DIGITS_MAX);
 
 export const following = (position) => stepped(path(position)[0], 1);
 
-// A position behind `low` and before `high`, where null is either end of the list.
+// A position after `low` and before `high`, where null is an end of the list.
 export function between(low, high) {
   if (low === null) return high === null ? FIRST : stepped(path(high)[0], -1);
   if (high === null) return following(low);

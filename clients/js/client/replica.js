@@ -1,7 +1,6 @@
-// One client's copy of a room: frames in, frames out, and what a person sees at once. It knows no
-// connection, no time and no chance. The state is what the server has told up to the position, with
-// one's own steps that have no answer yet on top: when a change of others comes, they are taken
-// back, the change is applied, and they are applied again.
+// A local replica of a room. It uses no connection, time or randomness. The state is that of the
+// server at the position, with the client's unanswered steps on top. For a change of others, the
+// own steps are reverted, the change is applied, and they are applied again.
 
 import { OncewardError } from "./errors.js";
 import { State } from "./state.js";
@@ -10,35 +9,35 @@ import { fault, refuse, same } from "./values.js";
 
 const WAITING_MAX = 10_000;
 const WAITING_BYTES = 16 << 20;
-// What a join brings along besides steps has room in what is left of a frame.
+// The rest of the frame size is for the other fields of a join.
 const JOIN_BYTES = (1 << 20) - 64_000;
-const WHY_LOST = "the room refused it, and why was lost";
+const WHY_LOST = "the room rejected it; the reason was lost with the connection";
 const NOBODY = { user: "", mine: false };
 
-// Something came that cannot follow what came before.
-const astray = () => refuse("bad_request", "this copy of the room has gone astray");
+// Rejects a frame that cannot follow the previous ones.
+const astray = () => refuse("bad_request", "the local replica of the room was invalid");
 
 export class Replica {
   user = "";
   epoch = "";
   seq = 0;
-  digest = ""; // as it came with `seq`: only the server knows what it means
-  waiting = []; // own steps without an answer, in order
-  open = null; // a batch that is being made; it is on top of all
-  latest = new Map(); // by place: whose change is the latest, where it is one of this client's
-  live = false; // whether all up to the server's position has come, on this connection
-  out = []; // frames to be sent, on this connection
-  changed = new Map(); // what a person is to be told: who has changed which places
+  digest = ""; // the digest that came with `seq`; only the server interprets it
+  waiting = []; // unanswered own steps, in order
+  open = null; // an open batch, on top of all other steps
+  latest = new Map(); // the step with the latest change, by place that this client has changed
+  live = false; // whether the state has reached the server's position on this connection
+  out = []; // frames to send on this connection
+  changed = new Map(); // changes to report to subscribers, by author
   #state = new State();
   #n = 0;
   #bytes = 0;
   #sent = 0;
-  #known = 0; // the highest number that the server may have heard of before this connection
+  #known = 0; // the highest number that may have been sent before this connection
   #joined = null;
   #loading = null;
-  #lowered = false; // whether the own steps are taken back for now
-  #before = new Map(); // by place: what was seen there when it was last told …
-  #whose = new Map(); // … and by whom it has changed since
+  #lowered = false; // whether the own steps are reverted at the moment
+  #before = new Map(); // the cells at the last report, by place
+  #whose = new Map(); // the authors of changes since, by place
   #cause = NOBODY;
   #answers = [];
 
@@ -46,7 +45,7 @@ export class Replica {
     Object.assign(this, { room, client, create });
   }
 
-  // What a person sees.
+  // The visible state.
   get state() {
     this.raise();
     return this.#state;
@@ -56,10 +55,10 @@ export class Replica {
     return { user: this.user, mine: true };
   }
 
-  // What happens here.
+  // Local changes.
 
-  // Applies operations at once, and sends them when that is possible. Throws if they cannot be a
-  // step, or are refused as things look from here; nothing changes then.
+  // Applies operations locally, and sends them when possible. Throws, without a change, if they are
+  // invalid or conflict with the local state.
   change(ops) {
     this.raise();
     const step = this.open ?? new Step();
@@ -75,21 +74,21 @@ export class Replica {
     return step;
   }
 
-  // Begins a batch: what is changed until `commit` or `abort` is one step.
+  // Opens a batch: changes until `commit` or `abort` are one step.
   begin() {
-    if (this.open) refuse("bad_request", "a batch is being made: they cannot be in each other");
+    if (this.open) refuse("bad_request", "a batch is open already; batches cannot be nested");
     this.raise();
     return (this.open = new Step());
   }
 
-  // Sends what was done since `begin` as one step; it may be nothing. Throws, and nothing of it
-  // stays, if it cannot be one, or does not go with what others did.
+  // Sends the changes since `begin` as one step, which may be empty. Throws, and reverts all of
+  // them, if they are invalid or conflict with changes of others.
   commit() {
     this.raise();
     const step = this.open;
     let size = 0;
     try {
-      if (!step.effects) refuse("not_expected", "what others did does not go with the batch");
+      if (!step.effects) refuse("not_expected", "the batch conflicts with changes of others");
       size = admitStep(step.ops);
       this.#admitMore(size);
     } catch (error) {
@@ -108,12 +107,12 @@ export class Replica {
     this.#lower(this.#mine);
     this.open = null;
     this.raise();
-    step.answer(null, fault("bad_request", "the batch was given up"));
+    step.answer(null, fault("bad_request", "the batch was aborted"));
   }
 
   #admitMore(size) {
     if (this.waiting.length >= WAITING_MAX || this.#bytes + size > WAITING_BYTES) {
-      refuse("overloaded", "too many changes wait for an answer of the server");
+      refuse("overloaded", "too many changes wait for a response of the server; try again later");
     }
   }
 
@@ -134,9 +133,9 @@ export class Replica {
     }
   }
 
-  // What the connection does.
+  // Connection.
 
-  // The frame to send first on a new connection: the position, and the steps without answer.
+  // The first frame on a new connection: the position, and the unanswered steps.
   join() {
     this.lost();
     this.#known = Math.max(this.#known, this.#sent);
@@ -144,7 +143,7 @@ export class Replica {
     let size = 0;
     for (const step of this.epoch ? this.waiting : []) {
       size += step.bytes + 32;
-      if (size > JOIN_BYTES) break; // the rest is sent when it is joined
+      if (size > JOIN_BYTES) break; // the others are sent after the join
       steps.push({ n: step.n, ops: step.ops });
     }
     this.#sent = steps.at(-1)?.n ?? 0;
@@ -159,23 +158,24 @@ export class Replica {
     this.out = [];
   }
 
-  // Takes what the server says of the state; `settle` when there is no more for now. Throws for
-  // what cannot follow: then `heal`, and join again.
+  // Applies a state frame of the server; call `settle` after the last one for now. Throws for a
+  // frame that cannot follow; call `heal` then, and join again.
   receive(frame) {
     const { t, n, seq } = frame;
-    if (!this.#joined && t !== "joined") return; // of the time before, and was under way
+    if (!this.#joined && t !== "joined") return; // a frame of an earlier membership
     if (t === "change") {
       this.#advance(frame);
       const mine = frame.client === this.client && this.waiting.some((step) => step.n === n);
       if (mine) this.#acked(n, seq);
       else this.#others(frame.ops, { user: frame.by ?? "", mine: false });
     } else if (t === "ack") {
-      if (seq <= this.seq) return; // it came twice, over an old connection too
+      if (seq <= this.seq) return; // a duplicate of an earlier connection
       this.#advance(frame);
       this.#acked(n, seq);
     } else if (t === "refused") {
-      if (frame.code === "not_joined") return; // it crossed a `left`, and goes with the next join
-      const error = fault(frame.code, frame.detail || "the room refused it");
+      // it crossed a `left`, and is sent with the next join
+      if (frame.code === "not_joined") return;
+      const error = fault(frame.code, frame.detail || "the room rejected it");
       this.#refused(this.waiting.filter((step) => step.n === n), error);
     } else if (t === "joined") {
       this.#joined = frame;
@@ -192,7 +192,7 @@ export class Replica {
     }
   }
 
-  // Applies the own steps again that are not applied.
+  // Applies reverted own steps again.
   raise() {
     if (!this.#lowered) return;
     this.#lowered = false;
@@ -209,22 +209,21 @@ export class Replica {
     this.#tell();
   }
 
-  // The same, and tells what was answered.
+  // `raise`, and reports responses.
   settle() {
     this.raise();
     for (const [step, seq, error] of this.#answers.splice(0)) step.answer(seq, error);
   }
 
-  // Forgets the position, because something is wrong: the next join gets a snapshot. Nobody knows
-  // then whether steps without answer were taken.
+  // Discards the position after an error, so that the next join gets a snapshot. The outcome of
+  // unanswered steps is unknown then.
   heal() {
     Object.assign(this, { epoch: "", seq: 0, digest: "" });
     this.lost();
-    this.drop(fault("outcome_unknown", "this copy of the room has gone astray"));
+    this.drop(fault("outcome_unknown", "the local replica of the room was invalid"));
   }
 
-  // Gives up the steps without answer, up to a number: they are not sent again, nor are their
-  // numbers.
+  // Drops unanswered steps up to a number; neither they nor their numbers are sent again.
   drop(error, most = Infinity) {
     this.#refused(this.waiting.filter(({ n }) => n <= most), error);
     this.settle();
@@ -253,21 +252,21 @@ export class Replica {
       this.#answer([step], null, fate(step, joined));
     }
     if (joined.reset === "forgotten") {
-      // What goes with this join for the first time was not taken: it is sent again.
+      // Steps that are in this join for the first time were not applied: send them again.
       this.#sent = this.#known;
-      this.drop(fault("outcome_unknown", "the server has forgotten this client"), this.#known);
+      this.drop(fault("outcome_unknown", "the server has no record of this client"), this.#known);
     } else if (joined.reset === "epoch") {
-      this.drop(fault("room_deleted", "the room was deleted, and made again"));
+      this.drop(fault("room_deleted", "the room was deleted and created again"));
     }
   }
 
-  // How the state is kept.
+  // State.
 
   #own() {
     return this.open ? [...this.waiting, this.open] : [...this.waiting];
   }
 
-  // Takes the own steps back, until `raise`: the state is what the server has told.
+  // Reverts the own steps until `raise`, so that the state is the server's.
   #lower(cause) {
     this.#cause = cause;
     if (this.#lowered) return;
@@ -297,7 +296,7 @@ export class Replica {
     if (this.waiting[skipped.length]?.n !== n) {
       astray();
     }
-    // A step that was skipped was refused, and the answer was lost.
+    // A skipped step was rejected, and the response was lost.
     this.#refused(skipped, fault("bad_request", WHY_LOST));
     const [step] = this.waiting;
     if (this.#lowered) {
@@ -306,7 +305,7 @@ export class Replica {
       this.#note(step, step.effects);
     } else if (!step.effects) {
       astray();
-    } // else it was applied right on top of what the server has told: so nothing changes
+    } // otherwise it was applied directly on top of the server's state, so nothing changes
     this.#answer([step], seq);
   }
 
@@ -328,7 +327,7 @@ export class Replica {
     }
   }
 
-  // Its changes are the latest now.
+  // Records a step as the latest at its places.
   #note(step, effects) {
     for (const { place, aside } of effects) {
       if (aside) continue;
@@ -346,7 +345,7 @@ export class Replica {
     this.#whose.set(effect.place, who);
   }
 
-  // Notes what looks other than when it was last told.
+  // Reports places that have changed since the last report.
   #tell() {
     for (const [place, { at, cell }] of this.#before) {
       const now = this.#state.get(at);
@@ -363,8 +362,8 @@ export class Replica {
   }
 }
 
-// What became of a step that is not above the highest one taken, and not in a replay.
+// The outcome of a step up to the highest applied number that is not in a replay.
 function fate({ n }, { skipped = [], known = 0 }) {
   if (skipped.includes(n)) return fault("bad_request", WHY_LOST);
-  return n < known ? fault("outcome_unknown", "it was taken or refused too long ago to tell") : null;
+  return n < known ? fault("outcome_unknown", "the server no longer has the outcome of this step") : null;
 }

@@ -1,4 +1,4 @@
-// A room as a program has it: its maps, lists, presences and members, and what others say.
+// A room: its maps, lists, presences and members, and events of other members.
 
 import { Presence, RoomList, RoomMap, Saved } from "./objects.js";
 import { Undo } from "./undo.js";
@@ -6,7 +6,7 @@ import { admitName, admitSize, call, fault, hidden, hooked, made, plain, refuse,
 
 const SAID_BYTES = 64_000;
 
-// So many values of a presence may be on their way at once, and be refused one by one.
+// How many sent values of a presence are kept, since the server may reject each of them.
 const SENT_KEPT = 16;
 
 export class Room {
@@ -16,14 +16,14 @@ export class Room {
   me = "";
   members = new Map();
   #count = 0;
-  _tries = 0; // to join again since it was joined last
-  _presences = new Map(); // values by name, and user
+  _tries = 0; // attempts to rejoin since the last join
+  _presences = new Map(); // values by name and user
   #line;
   #undo;
   #named = { map: new Map(), list: new Map(), presence: new Map() };
-  #own = new Map(); // one's own presences by name, and until when
-  #sent = new Map(); // the last ones that were sent, by name: the server may refuse them yet
-  #removed = new Map(); // what those were that one has removed: the server may not have heard of it
+  #own = new Map(); // this client's presences by name, with their expiry
+  #sent = new Map(); // the last sent values by name, which the server may still reject
+  #removed = new Map(); // removed values, whose removal the server may not have received
   #out = [];
   #hooks = { members: new Set(), status: new Set(), steps: new Set(), refused: new Set() };
   #events = new Map();
@@ -37,7 +37,7 @@ export class Room {
     this.#undo = new Undo(replica);
   }
 
-  // What is in it.
+  // Content.
 
   map(name) {
     return this.#get("map", name, RoomMap);
@@ -81,7 +81,7 @@ export class Room {
     this.#mustBeOpen();
     const step = this._replica.begin();
     try {
-      if (body() instanceof Promise) refuse("bad_request", "a batch cannot wait for anything");
+      if (body() instanceof Promise) refuse("bad_request", "the function of a batch must not be async");
     } catch (error) {
       if (this._replica.open === step) this._replica.abort();
       this._settle();
@@ -121,7 +121,7 @@ export class Room {
     return { step: step && new Saved(step), kept };
   }
 
-  // What is said.
+  // Events.
 
   say(event, value = null) {
     this.#speak({ t: "say", room: this.id, event, value: plain(value) });
@@ -135,8 +135,8 @@ export class Room {
     this.#mustBeOpen();
     admitName(frame.event, "an event's name");
     if ("to" in frame) admitName(frame.to, "a member's id");
-    admitSize(frame.value, "what is said", SAID_BYTES);
-    if (!this._replica.live) refuse("not_joined", "there is no connection to the room now");
+    admitSize(frame.value, "the value of an event", SAID_BYTES);
+    if (!this._replica.live) refuse("not_joined", "the room is not connected; wait until its status is `live`");
     this.#send(frame);
   }
 
@@ -198,8 +198,8 @@ export class Room {
     this.#sayPresence(presence);
   }
 
-  // Says what is so now, if enough time has passed since it was last said; else when it has. So the
-  // last value is always sent. On a page that is not seen timers come late, but little happens.
+  // Sends the current value, at most once per interval; otherwise when the interval is over. The
+  // last value is always sent. Timers of a hidden page are throttled, but little changes there.
   #sayPresence(presence, late = false) {
     if (!late && presence._timer !== null) return;
     const leftMs = presence._sentMs + presence._everyMs - performance.now();
@@ -209,7 +209,7 @@ export class Room {
     }
     clearTimeout(presence._timer);
     presence._timer = null;
-    if (!this._replica.live) return; // it is said with the next join
+    if (!this._replica.live) return; // it is sent with the next join
     presence._sentMs = performance.now();
     const { name } = presence;
     const own = this.#own.get(name);
@@ -224,7 +224,7 @@ export class Room {
     }
   }
 
-  // The server has refused a value: restore the previous one, which all other members still see.
+  // Restores the previous value after a rejection by the server; all other members still see it.
   _presenceRefused({ name, value = null, code, detail }) {
     const sent = this.#sent.get(name) ?? [];
     const at = sent.findLastIndex((one) => same(one.value, value));
@@ -241,7 +241,7 @@ export class Room {
         this.#dropPresence(name, this.user, who);
       }
     }
-    call(this.#hooks.refused, fault(code, detail || `the presence ${name} was refused`), []);
+    call(this.#hooks.refused, fault(code, detail || `the presence ${name} was rejected`), []);
   }
 
   #putPresence(name, user, value, who) {
@@ -262,7 +262,7 @@ export class Room {
     return out;
   }
 
-  // The page is seen no more: what waits for a timer is said now.
+  // Sends values that wait for a timer when the page is hidden.
   _hide() {
     for (const presence of this.#named.presence.values()) {
       if (presence._timer !== null) this.#sayPresence(presence, true);
@@ -287,7 +287,7 @@ export class Room {
     this._settle();
   }
 
-  // Takes what the server says about this room; `_settle` when there is no more for now.
+  // Processes a frame of this room; call `_settle` after the last one for now.
   _receive(frame) {
     const { t, name, user } = frame;
     const who = { user, mine: user === this.user };
@@ -307,8 +307,8 @@ export class Room {
       const { event, value = null, sender = "", by = "", direct = false } = frame;
       call(this.#events.get(event) ?? [], value, { event, value, sender, by, direct });
     } else if (t === "left") {
-      const error = fault(frame.code, frame.detail || `one is not in the room ${this.id}`);
-      // Who was in a room waits for a place in it; who was not is told that it is full.
+      const error = fault(frame.code, frame.detail || `this client is not in the room ${this.id}`);
+      // A previous member waits until there is a place; a new one gets the error.
       if (error.retry && (error.code !== "room_full" || this._replica.epoch)) {
         this._lost();
         this.#line._rejoin(this);
@@ -320,7 +320,7 @@ export class Room {
     try {
       this._replica.receive(frame);
     } catch (error) {
-      console.warn(`the copy of the room ${this.id} is made anew:`, error);
+      console.warn(`loading the room ${this.id} again:`, error);
       this._replica.heal();
       this.#line._restart();
       return;
@@ -336,7 +336,7 @@ export class Room {
     }
     for (const [name, value] of this.#removed) {
       const all = this._presences.get(name);
-      // What is there as it was removed here is not of another tab: it is removed again.
+      // A removed value that is still there was not set by another tab, so it is removed again.
       if (same(all?.get(this.user), value)) all.delete(this.user);
       else this.#removed.delete(name);
     }
@@ -344,7 +344,7 @@ export class Room {
     call(this.#hooks.members, this.members);
   }
 
-  // Shows what has come, and tells subscribers.
+  // Applies received changes and notifies subscribers.
   _settle() {
     this._replica.settle();
     const { changed } = this._replica;

@@ -1,5 +1,5 @@
-// The state of a room: maps and lists, changed by operations. Whoever applies the same steps in the
-// same order has the same state: nothing here depends on time, chance or who runs it.
+// The state of a room: maps and lists, changed by operations. Applying the same steps in the same
+// order gives the same state: nothing here depends on time, randomness or the process.
 
 import { FIRST, between, fits, following } from "./positions.js";
 import { refuse, same } from "./values.js";
@@ -7,16 +7,16 @@ import { refuse, same } from "./values.js";
 const THERE = { value: null };
 const countable = (value) => typeof value === "number" && Math.abs(value) <= Number.MAX_SAFE_INTEGER;
 
-// Where something stands, as one text. Without a key it is the map or list itself.
+// A place in the state as one string. Without a key it is the map or list itself.
 export const placeOf = (kind, name, key) => `${kind}${name.length} ${name}${key === null ? "" : ` ${key}`}`;
 
-// Cells by key or id; and, if they have positions, their order. No two have the same one.
+// Cells by key or id and, for lists, their order. Positions are unique.
 class Table {
   cells = new Map();
   ids = new Map(); // by position
   order = []; // all positions, sorted
 
-  // Where a position is in the order, or would be.
+  // The index of a position in the order, or where it would be.
   find(position) {
     let low = 0;
     for (let high = this.order.length; low < high; ) {
@@ -46,7 +46,7 @@ class Table {
     return this.ids.get(this.order.at(index));
   }
 
-  // The positions between which an item goes; both are the one that is asked for, if it is free.
+  // The positions between which an item belongs; both are the requested one if it is free.
   gap(after, at) {
     const { order } = this;
     if (after === "") return [null, order[0] ?? null];
@@ -61,9 +61,9 @@ class Table {
 export class State {
   map = new Map();
   list = new Map();
-  numbered = new Map(); // how often lists were numbered anew: positions from before say little
+  numbered = new Map(); // how often lists were renumbered; older positions are obsolete
 
-  // Applies operations, all or none; returns what has changed, as effects that can be taken back.
+  // Applies operations, all or none; returns the changes as effects that can be reverted.
   apply(ops) {
     const effects = [];
     try {
@@ -81,7 +81,7 @@ export class State {
     }
   }
 
-  // What stands there; without a key, something if there is such a map or list.
+  // The cell of a key or item; without a key, a dummy cell if the map or list exists.
   get({ kind, name, key }) {
     const table = this[kind].get(name);
     return key === null ? table && THERE : table?.cells.get(key);
@@ -94,7 +94,7 @@ export class State {
     else if (!tables.has(name)) tables.set(name, new Table());
   }
 
-  // Puts a piece of a snapshot here.
+  // Loads a piece of a snapshot.
   load({ maps, lists }) {
     for (const [name, values] of Object.entries(maps)) {
       this.put("map", name, null, THERE);
@@ -121,7 +121,7 @@ export class State {
     const name = does[kind];
     const key = (kind === "map" ? does.key : does.id) ?? null;
     const found = this.get({ kind, name, key });
-    // An item that another one's place is about is only numbered anew, and stands where it stood.
+    // Other items that an insertion or a move changes are only renumbered, and keep their place.
     const change = (at, cell) =>
       this.#change(effects, kind, name, at, cell, at !== null && at !== key && verb !== "drop");
     const told = () => `"${key}" in "${name}"`;
@@ -143,7 +143,7 @@ export class State {
     } else if (verb === "add") {
       const value = found ? found.value : 0;
       if (![value, does.by, value + does.by].every(countable)) {
-        refuse("not_countable", `${told()} is no number, or would be too large`);
+        refuse("not_countable", `${told()} is not a number, or would be too large`);
       }
       change(key, { value: value + does.by });
     } else if (verb === "insert") {
@@ -152,10 +152,10 @@ export class State {
       change(key, { value: does.value, position: this.#position(does, change) });
     } else if (verb === "move") {
       if (!found || does.after === key) return;
-      change(key); // it is nobody's neighbour while its new place is looked for
+      change(key); // removed first, so that it does not count as its own neighbour
       change(key, { ...found, position: this.#position(does, change) });
     } else {
-      refuse("unknown_frame", `there is no operation ${does.op}`);
+      refuse("unknown_frame", `unknown operation ${does.op}`);
     }
   }
 
@@ -173,8 +173,8 @@ export class State {
     if (low !== null && low === high) return low;
     const position = between(low, high);
     if (fits(position)) return position;
-    // All are numbered anew. They go before they come: no two may have one position on the way. And
-    // from the end on, since there nothing has to move up.
+    // All items are renumbered. They are removed before they are added, since positions are unique.
+    // Removal starts at the end, where no items move up.
     this.numbered.set(list, (this.numbered.get(list) ?? 0) + 1);
     const index = low === null ? 0 : table.find(low) + 1;
     const items = table.order.map((one) => table.ids.get(one)).map((id) => [id, table.cells.get(id)]);

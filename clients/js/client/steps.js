@@ -1,11 +1,11 @@
-// One's own steps: what they did here, and what became of them.
+// The client's own steps: their local effects and their results.
 
 import { admitName, admitSize, refuse } from "./values.js";
 
 const OPS_MAX = 1000;
 const STEP_BYTES = 256_000;
 
-// Throws for operations that cannot be a step of any room; returns their size.
+// Throws for operations that are invalid in every room; returns their size.
 export function admitStep(ops) {
   if (ops.length > OPS_MAX) refuse("value_too_large", `a step has at most ${OPS_MAX} operations`);
   for (const does of ops) {
@@ -17,13 +17,13 @@ export function admitStep(ops) {
   return admitSize(ops, "a step", STEP_BYTES);
 }
 
-// Operations that were applied at once, and that a server takes as one.
+// Operations that are applied locally at once, and by the server as one step.
 export class Step {
-  n = 0; // the number under which it is sent
+  n = 0; // the number with which it is sent
   ops = [];
-  effects = []; // null if it cannot be applied as things are, and waits for the server to say so
-  below = new Map(); // by place: whose was the latest change before
-  entry = null; // with which it can be undone
+  effects = []; // null if it conflicts with the current state and waits for the server's rejection
+  below = new Map(); // the previous latest step, by place
+  entry = null; // the undo entry that contains it
   undone = null; // the entry that it undoes
   bytes = 0;
   seq = null;
@@ -36,7 +36,7 @@ export class Step {
     else this.#hooks.push(hook);
   }
 
-  // The first answer counts.
+  // The first call counts.
   answer(seq, error = null) {
     if (this.answered) return;
     Object.assign(this, { seq, error, answered: true });

@@ -1,13 +1,14 @@
-// Undo and redo of one's own steps. To undo is a step of its own, with what was there before. It
-// restores a value only where one's own change is still the latest: what others have changed since
-// stays as it is, and is told. Counting is undone by counting back, whoever has counted since.
+// Undo and redo of the client's own steps. Undoing is a new step that restores the previous values.
+// It restores a value only if the client's own change is still the latest. Later changes of other
+// members are kept and reported. Additions are undone by subtraction, even if others have added
+// since.
 
 import { OncewardError } from "./errors.js";
 import { placeOf } from "./state.js";
 import { refuse, same } from "./values.js";
 
 const UNDO_MAX = 100;
-const GESTURE_MAX = 10_000; // steps; a longer one is undone in several turns
+const GESTURE_MAX = 10_000; // steps; a longer gesture takes several undos
 
 export class Undo {
   #replica;
@@ -27,21 +28,20 @@ export class Undo {
     return this.#undone.length > 0;
   }
 
-  // From now on steps are undone as one, until `release` is called with what this returns.
+  // Groups the following steps into one undo entry until `release` is called with the result.
   gather() {
-    if (this.#gesture) refuse("bad_request", "there is a gesture already: end it first");
+    if (this.#gesture) refuse("bad_request", "a gesture is active already; end it first");
     return (this.#gesture = { entry: null });
   }
 
-  // Says whether it went on until now, and is what would be undone next.
+  // Ends a gesture; returns whether it was active and is the next entry to undo.
   release(gesture) {
     if (this.#gesture !== gesture) return false;
     this.#gesture = null;
     return gesture.entry !== null && this.#done.at(-1) === gesture.entry;
   }
 
-  // A step was made: it can be undone, and what was undone before cannot be redone. One that has
-  // changed nothing is nothing to undo.
+  // Adds a new step to the undo stack and clears the redo stack. Steps without changes are ignored.
   record(step) {
     if (!step.effects?.length) return;
     this.#forget(this.#undone.splice(0));
@@ -64,7 +64,7 @@ export class Undo {
   }
 
   #turn(source, target, what) {
-    if (this.#replica.open) refuse("bad_request", `a batch is being made: end it before you ${what}`);
+    if (this.#replica.open) refuse("bad_request", `a batch is open; end it before you ${what}`);
     this.#gesture = null;
     this.#replica.settle();
     const entry = source.pop() ?? refuse("bad_request", `there is nothing to ${what}`);
@@ -117,8 +117,8 @@ export class Undo {
     }
   }
 
-  // It cannot be undone any more: so nobody needs to know that its changes are the latest, unless
-  // what was before them is to be found by it.
+  // Drops the records of a step that cannot be undone, unless it is an undo step: other steps find
+  // their predecessors by it.
   #part(step) {
     const { latest } = this.#replica;
     step.below = new Map();
@@ -128,7 +128,7 @@ export class Undo {
     }
   }
 
-  // The operations that undo what was done, and what they leave as it is.
+  // The operations that undo an entry, and the values that they do not restore.
   #inverse(entry) {
     const before = new Map();
     const after = new Map();
@@ -136,7 +136,7 @@ export class Undo {
       const begun = new Set();
       for (const effect of effects ?? []) {
         const { place } = effect;
-        // What others have changed between two steps of a gesture is what was there before.
+        // Changes of others between two steps of a gesture are restored as the previous value.
         if (!begun.has(place) && !(before.has(place) && below.get(place)?.entry === entry)) {
           before.set(place, effect);
         }
@@ -152,27 +152,27 @@ export class Undo {
       if (counted) {
         const is = typeof this.#replica.state.get(at)?.value;
         if (is === "number") ops.push({ op: "map.add", map: at.name, key: at.key, by: -counted });
-        else kept.push(`${told(at)} is no number any more`);
+        else kept.push(`${told(at)} is no longer a number`);
       } else if (!this.#isLatest(at.place, entry)) {
-        kept.push(`${told(at)} was changed by others since, or is not known`);
+        kept.push(`${told(at)} was changed by others since, or its history is unknown`);
       } else if (at.key === null && !at.old && this.#filled(at, ops)) {
         kept.push(`${told(at)} is in use`);
       } else {
         const now = after.get(at.place);
-        // A position from before its list was numbered anew says nothing any more.
+        // A position from before its list was renumbered is obsolete.
         const stays = at.old && now && at.numbered !== this.#replica.state.numbered.get(at.name);
         if (stays && now.position !== at.old.position) {
-          kept.push(`${told(at)} stays where it is: its list was numbered anew`);
+          kept.push(`${told(at)} keeps its position, because its list was renumbered`);
         }
         ops.push(...restore(at, now, stays));
       }
     }
-    // What was dropped must be there before it can be filled.
+    // Dropped maps and lists must be created before they are filled.
     const made = ({ op }) => op.endsWith(".make");
     return { ops: [...ops.filter(made), ...ops.filter((one) => !made(one))], kept };
   }
 
-  // Whether one's change is the latest. Where one was undone, it is as before that.
+  // Whether the entry's change is the latest, ignoring changes that were undone.
   #isLatest(place, entry) {
     let latest = this.#replica.latest.get(place);
     while (latest && latest.entry !== entry) {
@@ -182,7 +182,7 @@ export class Undo {
     return latest !== undefined;
   }
 
-  // Whether something is in a map or list that these operations do not remove.
+  // Whether a map or list has content that these operations do not remove.
   #filled({ kind, name }, ops) {
     const gone = new Set(
       ops.filter((one) => one.op === `${kind}.delete` && one[kind] === name).map((one) => one.key ?? one.id),
@@ -195,7 +195,7 @@ export class Undo {
 const told = ({ kind, name, key }) =>
   key === null ? `the ${kind} "${name}"` : `"${key}" in "${name}"`;
 
-// The places that operations are about, of those that have changed.
+// The places that operations address, among those that have changed.
 function targets(ops, changed) {
   const named = new Set(
     ops.map((does) => {
@@ -206,7 +206,7 @@ function targets(ops, changed) {
   return changed.filter(({ kind, name, place }) => named.has(place) || named.has(placeOf(kind, name, null)));
 }
 
-// How much was added at a place, if nothing else was done to it.
+// The sum that was added at a place if it had no other operations; otherwise 0.
 function count(ops, { kind, name, key }) {
   let total = 0;
   for (const does of ops) {
@@ -217,7 +217,7 @@ function count(ops, { kind, name, key }) {
   return total;
 }
 
-// What brings a place from what is there now back to what was; or the value alone, if an item stays.
+// The operations that restore the old cell of a place; only its value if the item stays in place.
 function restore({ kind, name, key, old }, now, stays) {
   const op = (verb, more) => ({ op: `${kind}.${verb}`, [kind]: name, ...more });
   if (key === null) return [op(old ? "make" : "drop")];

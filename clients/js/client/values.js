@@ -1,19 +1,19 @@
-// Values: what may be one, copies, and whether two are the same; errors; and hooks.
+// Values: validation, copies and comparison; errors; and hooks.
 
 import { OncewardError } from "./errors.js";
 
-// The longest pause while nothing answers. Such attempts cost little, and with the time to connect a
-// server is found within a second of its return. Clients spread theirs over the whole pause.
+// The longest pause while the server is unreachable. Such attempts are cheap, and a server is found
+// within a second of its return. Clients spread their attempts over the whole pause.
 export const AWAY_MS = 800;
-// A server takes 100 arrays and objects in each other, some of which are the frame's.
+// A server accepts 100 nested arrays and objects, some of which belong to the frame.
 const DEPTH_MAX = 90;
-// With the flag, a pair that belongs together is no surrogate.
+// With the flag `u`, a valid surrogate pair does not match.
 const LONE = /\p{Surrogate}/u;
 
 const odd = (one) =>
   typeof one === "number" ? !Number.isFinite(one) : typeof one === "string" && LONE.test(one);
 
-// JSON for a value. Throws for what JSON cannot say, or would say otherwise.
+// JSON for a value. Throws for values that JSON cannot represent exactly.
 export function encode(value) {
   let why = typeof value;
   try {
@@ -26,10 +26,10 @@ export function encode(value) {
   } catch (error) {
     why = error.message;
   }
-  refuse("bad_value", `this is not JSON: ${why}`);
+  refuse("bad_value", `not JSON: ${why}`);
 }
 
-// A value of a room as all others will see it, and nobody else's object.
+// A copy of a value as plain JSON, as other members see it.
 export function plain(value) {
   const copied = JSON.parse(encode(value));
   admit(copied, 0);
@@ -53,17 +53,17 @@ export const copy = (value) =>
 const encoder = new TextEncoder();
 const bytes = (text) => encoder.encode(text).length;
 
-// The size of a value as JSON. Throws if that is more than it may be.
+// The size of a value as JSON. Throws if it exceeds the limit.
 export function admitSize(value, what, most) {
   const size = bytes(encode(value));
   if (size > most) refuse("value_too_large", `${what} has at most ${most} bytes, not ${size}`);
   return size;
 }
 
-// Throws for what is no name, or has too many bytes.
+// Throws unless `name` is a string of a permitted length.
 export function admitName(name, what, most = 128, least = 1) {
   const size = typeof name === "string" && !odd(name) ? bytes(name) : -1;
-  if (size < least || size > most) refuse("bad_name", `${what} is text of ${least} to ${most} bytes`);
+  if (size < least || size > most) refuse("bad_name", `${what} must be a string of ${least} to ${most} bytes`);
 }
 
 export function same(one, other) {
@@ -82,23 +82,23 @@ export const newId = () =>
     byte.toString(16).padStart(2, "0"),
   ).join("");
 
-// What a map has at a key, made if it is not there.
+// The value of a map at a key, created if it is missing.
 export function made(map, key, Kind, ...args) {
   if (!map.has(key)) map.set(key, new Kind(...args));
   return map.get(key);
 }
 
-// Timers of a page that is not seen come late.
+// Whether the page is hidden; its timers are throttled then.
 export const hidden = () => globalThis.document?.hidden;
 
-// Adds a hook; returns what removes it, also when called twice.
+// Adds a hook; returns an idempotent function that removes it.
 export function hooked(hooks, hook) {
   const entry = { hook };
   hooks.add(entry);
   return () => void hooks.delete(entry);
 }
 
-// Calls what someone has given us: its trouble is not ours.
+// Calls hooks, and logs their exceptions.
 export function call(hooks, ...args) {
   for (const { hook } of [...hooks]) {
     try {
@@ -115,16 +115,16 @@ export function refuse(code, message) {
   throw fault(code, message);
 }
 
-// The server's address without a slash at its end; where the page is from, if none is given.
+// The server's URL without a trailing slash; the origin of the page by default.
 export function addressOf(url) {
   let found;
   try {
     found = new URL(url ?? globalThis.location?.origin);
   } catch {
-    // what is no address is refused below
+    // invalid URLs are rejected below
   }
   if (!/^https?:$/.test(found?.protocol) || found.search || found.hash) {
-    refuse("bad_request", `${url} is no address of a server`);
+    refuse("bad_request", `invalid server URL ${url}; use http://… or https://…`);
   }
   return found.href.replace(/\/+$/, "");
 }
