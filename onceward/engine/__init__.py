@@ -44,7 +44,7 @@ def create(url: str) -> Engine:
     if parts.scheme == "sqlite":
         if parts.netloc or not parts.path.startswith("/") or parts.path == "/":
             raise BadInput(
-                f"{redact_url(url)!r}: write sqlite:///file.db for a file here, "
+                f"{redact_url(url)!r}: use sqlite:///file.db for a relative path, "
                 "or sqlite:////var/lib/file.db for an absolute path",
                 code="bad_engine_url",
             )

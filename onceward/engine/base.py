@@ -351,7 +351,8 @@ def admit(writes: Sequence[Write]) -> int:
     bytes."""
     if not 0 < len(writes) <= limits.COMMIT_WRITES_MAX:
         raise TooLarge(
-            f"a commit has 1 to {limits.COMMIT_WRITES_MAX} writes and checks, not {len(writes)}"
+            f"a commit must have 1 to {limits.COMMIT_WRITES_MAX} writes and checks, not "
+            f"{len(writes)}"
         )
     # Every commit passes here, so all names are checked at once. Keys are checked one by one only
     # if that finds something unusual.
@@ -394,7 +395,9 @@ def _admit_put(write: Put) -> None:
     """Reject values that some engines could store but others could not read."""
     value, expires_at_ms = write.value, write.expires_at_ms
     if not value:
-        raise BadInput(f"the value of {shown_key(write.key)} is empty, not JSON", code="bad_value")
+        raise BadInput(
+            f"the value of {shown_key(write.key)} is empty; it must be JSON", code="bad_value"
+        )
     if len(value) > limits.VALUE_BYTES_MAX:
         raise TooLarge(
             f"the value of {shown_key(write.key)} has {len(value)} bytes; "
@@ -405,7 +408,7 @@ def _admit_put(write: Put) -> None:
         bytes.decode(value)
     except (TypeError, UnicodeDecodeError):
         raise BadInput(
-            f"the value of {shown_key(write.key)} is not JSON text in UTF-8, as bytes",
+            f"the value of {shown_key(write.key)} must be JSON text in UTF-8, as bytes",
             code="bad_value",
         ) from None
     if expires_at_ms is not None and (
@@ -426,12 +429,13 @@ def key_bytes(key: Key) -> int:
     sort_bytes = _utf8_bytes(sort)
     if not 0 < partition_bytes <= limits.PARTITION_BYTES_MAX:
         raise BadInput(
-            f"a partition has 1 to {limits.PARTITION_BYTES_MAX} bytes, not {partition_bytes}",
+            f"a partition must have 1 to {limits.PARTITION_BYTES_MAX} bytes, not {partition_bytes}",
             code="bad_key",
         )
     if not 0 < sort_bytes <= limits.SORT_BYTES_MAX:
         raise BadInput(
-            f"a sort key has 1 to {limits.SORT_BYTES_MAX} bytes, not {sort_bytes}", code="bad_key"
+            f"a sort key must have 1 to {limits.SORT_BYTES_MAX} bytes, not {sort_bytes}",
+            code="bad_key",
         )
     return partition_bytes + sort_bytes
 

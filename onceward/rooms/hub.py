@@ -186,7 +186,9 @@ class Hub:
         try:
             await self.store.run(lambda tx: self.parts.creator_joined(tx, room.id, epoch))
         except OncewardError as error:  # its next join retries it
-            logger.warning("the creator's place in %s stays reserved: %s", room.id, error)
+            logger.warning(
+                "cannot end the reservation of the creator of the room %s: %s", room.id, error
+            )
 
     async def _relay(self, session: Session, asked: Join) -> Remote:
         """Add a connection to a room that another node serves."""

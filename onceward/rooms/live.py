@@ -402,7 +402,7 @@ class LiveRoom:
         if isinstance(error, NoSuchRoom):
             code = "room_deleted"
         else:
-            logger.error("the room %s: %s", self.id, error)
+            logger.error("closing the room %s after an error: %s", self.id, error)
         self.end(code, f"{TABLE[code].title}.")
 
     def _let_in(self, session: "Session", asked: Join, admitted: "asyncio.Future[Member]") -> None:

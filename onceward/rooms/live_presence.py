@@ -39,7 +39,7 @@ class LivePresence:
         admit_name(name, "a presence's name")
         if not 0 < ttl_ms <= limits.PRESENCE_MS_MAX:
             raise BadInput(
-                f"a presence lasts 1 to {limits.PRESENCE_MS_MAX} ms, not {ttl_ms}",
+                f"a presence must last 1 to {limits.PRESENCE_MS_MAX} ms, not {ttl_ms}",
                 code="wrong_type",
             )
         size = len(encoded(value))

@@ -61,7 +61,7 @@ def admit_step(ops: Sequence[RoomOperation]) -> bytes:
     """The JSON of a step. Raises `BadInput` for operations that are invalid in every room."""
     if not 0 < len(ops) <= limits.ROOM_OPS_MAX:
         raise TooLarge(
-            f"a step has 1 to {limits.ROOM_OPS_MAX} operations, not {len(ops)}",
+            f"a step must have 1 to {limits.ROOM_OPS_MAX} operations, not {len(ops)}",
             code="value_too_large" if ops else "bad_request",
         )
     for does in ops:

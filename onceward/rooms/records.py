@@ -130,4 +130,4 @@ def admit_info(info: Info) -> None:
         (info.keep, limits.ROOM_KEEP_STEPS_MAX, "the number of steps that a room keeps"),
     ):
         if type(value) is not int or not 0 < value <= most:
-            raise BadInput(f"{what} is 1 to {most}, not {str(value)[:50]}")
+            raise BadInput(f"{what} must be 1 to {most}, not {str(value)[:50]}")

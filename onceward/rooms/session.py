@@ -213,7 +213,7 @@ class Session:
         except OncewardError as error:
             self._refuse(asked, error)
         except Exception:
-            logger.exception("a frame of type %s", type(asked).__name__)
+            logger.exception("processing a frame of type %s failed", type(asked).__name__)
             self.end("internal")
 
     def _refuse(self, asked: frames.ClientFrame, error: OncewardError) -> None:
@@ -309,11 +309,11 @@ class Session:
                 self._several = self._several or len(self._members) > 1
         except OncewardError as error:
             if error.kind.status >= 500 and error.code != "room_moved":
-                logger.error("cannot join %s: %s", asked.room, error)
+                logger.error("cannot join the room %s: %s", asked.room, error)
                 error = Unavailable(f"{error.kind.title}.", code=error.code)
             self._refuse(asked, error)
         except Exception:
-            logger.exception("cannot join %s", asked.room)
+            logger.exception("cannot join the room %s", asked.room)
             self.end("internal")
         self._busy = None
         self._go_on()
@@ -332,11 +332,11 @@ class Session:
             self.say(frames.Done(asked.n, value))
         except OncewardError as error:
             if error.kind.status >= 500:
-                logger.error("cannot %s at %s: %s", asked.do, asked.table, error)
+                logger.error("the act %s at the table %s failed: %s", asked.do, asked.table, error)
                 error = Unavailable(f"{error.kind.title}.", code=error.code)
             self.say(frames.Failed(asked.n, error.code, error.message))
         except Exception:
-            logger.exception("cannot %s at %s", asked.do, asked.table)
+            logger.exception("the act %s at the table %s failed", asked.do, asked.table)
             self.end("internal")
         self._busy = None
         self.answered()

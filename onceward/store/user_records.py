@@ -196,7 +196,7 @@ def _stored(key: Any) -> Key:
         size_bytes = len(partition.encode(errors="replace"))
         if not 0 < size_bytes <= PARTITION_BYTES_MAX:
             raise BadInput(
-                f"a partition has 1 to {PARTITION_BYTES_MAX} bytes, not {size_bytes}",
+                f"a partition must have 1 to {PARTITION_BYTES_MAX} bytes, not {size_bytes}",
                 code="bad_key",
             )
     return user_key(key)

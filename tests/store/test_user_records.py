@@ -80,7 +80,7 @@ async def test_records_of_an_application_have_a_prefix_of_their_own() -> None:
 @pytest.mark.parametrize(
     ("key", "said"),
     [
-        (("", "7"), f"a partition has 1 to {PARTITION_BYTES_MAX} bytes, not 0"),
+        (("", "7"), f"a partition must have 1 to {PARTITION_BYTES_MAX} bytes, not 0"),
         (("x" * (PARTITION_BYTES_MAX + 1), "7"), f"not {PARTITION_BYTES_MAX + 1}"),
         (("ä" * (PARTITION_BYTES_MAX // 2 + 1), "7"), f"not {PARTITION_BYTES_MAX + 2}"),
         ("order", "a key is a partition and a sort key"),

@@ -132,7 +132,7 @@ async def test_an_index_entry_without_a_record_is_found(tmp_path: Path) -> None:
         ("UPDATE record SET value = '{' WHERE sort = 'b'", "record p b: the value is not JSON"),
         ("UPDATE record SET version = 2 WHERE sort = 'b'", "record p b: version 2, but the last"),
         ("UPDATE record SET version = 0 WHERE sort = 'b'", "record p b: version 0, but the last"),
-        ("UPDATE record SET sort = '' WHERE sort = 'b'", "record p : a sort key has 1 to"),
+        ("UPDATE record SET sort = '' WHERE sort = 'b'", "record p : a sort key must have 1 to"),
         ("UPDATE record SET sort = x'0a' WHERE 0", None),
         ("UPDATE record SET sort = char(10) WHERE sort = 'b'", None),
         ("UPDATE record SET sort = 'soon' WHERE partition LIKE 'due%'", "record due#"),
