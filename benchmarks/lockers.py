@@ -42,7 +42,7 @@ class Served:
         await self._hold("shared")
 
     async def _hold(self, name: str) -> None:
-        async with self.client.hold(name, lease_s=LEASE_S, wait_s=WAIT_S):
+        async with self.client.locks.hold([name], lease_s=LEASE_S, wait_s=WAIT_S):
             pass
 
     async def close(self) -> None:

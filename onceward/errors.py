@@ -458,3 +458,31 @@ class CannotOpen(OncewardError):
 
 PASSING = (Contention, OutcomeUnknown, Unavailable)
 """What a process that runs on waits out: nothing says that it will be so the next time."""
+
+
+def class_of(code: str) -> type[OncewardError]:
+    """The class of a code: clients raise the same classes as the package."""
+    if code in _CLASSES:
+        return _CLASSES[code]
+    kind = find_kind(code)
+    assert kind is not None, code
+    if kind.retry:
+        return Unavailable
+    return BadInput if kind.status < 500 else OncewardError
+
+
+def _classes() -> dict[str, type[OncewardError]]:
+    found: dict[str, type[OncewardError]] = {}
+    todo: list[type[OncewardError]] = [OncewardError]
+    while todo:
+        kind = todo.pop()
+        todo += kind.__subclasses__()
+        # Not those that only handlers raise.
+        if "default_code" in vars(kind) and kind.__module__ == OncewardError.__module__:
+            found.setdefault(kind.default_code, kind)
+    for code in ("bad_request", "retry", "not_done"):
+        del found[code]
+    return found
+
+
+_CLASSES = _classes()

@@ -30,6 +30,7 @@ from onceward.web.api import ROUTES
 from onceward.web.openapi import document
 from onceward.web.routes import Routes
 from onceward.web.settings import MEANING, PREFIX, SECRET, SWITCHES, Settings
+from scripts.generate_python import FOLDER, class_name, operations_by_noun
 
 # The public modules first, then those of objects that an application gets from them.
 MODULES = {
@@ -73,6 +74,13 @@ ONLY = {
     "onceward.api.matches": ("MatchView",),
     "onceward.store.transaction": ("Row",),
 }
+for _noun in operations_by_noun():
+    _module = f"onceward.client.{_noun}"
+    _class = _noun.capitalize()
+    if not (FOLDER.parent / f"{_noun}.py").exists():
+        _module, _class = f"onceward.client.operations.{_noun}", class_name(_noun)
+    MODULES[_module] = f"`client.{_noun}`."
+    ONLY[_module] = (_class,)
 _MADE = "*Made from the code by `make docs`.*\n"
 
 _INTRO_CAPABILITIES = (

@@ -388,7 +388,7 @@ class Storm:
 
     async def _all_ended(self) -> bool:
         """Whether all are decided, or in doubt and nobody pulls for them any more."""
-        ended, _ = await self._client.dead(PULLS, limit=1_000)
+        ended = (await self._client.queues.failed(PULLS, limit=1_000)).jobs
         for job in ended:
             if job.state == "failed":
                 raise OncewardError(f"job {job.id} has failed: {job.reason}", code="internal")
@@ -411,13 +411,13 @@ class Storm:
 
     async def _ask_office(self) -> None:
         """Settle what is in doubt, as a person would who calls the bureau."""
-        doubts, _ = await self._client.dead(PULLS, limit=1_000)
-        for job in doubts:
+        doubts = await self._client.queues.failed(PULLS, limit=1_000)
+        for job in doubts.jobs:
             reference = job.body["opportunity"]
             pulls = await self._ask(f"/bureau/pulls/{reference}", list[Any])
             report = pulls[0] if pulls else None
             try:
-                await self._client.settle(
+                await self._client.jobs.settle(
                     job.id,
                     STEP,
                     done=report is not None,

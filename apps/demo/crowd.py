@@ -44,14 +44,14 @@ class Bots:
             for number in count():
                 if number % _SIGN_OF_LIFE == 0:
                     for bot in PLAYERS:
-                        await client.join_table(BOTS, user=bot)  # again is once
-                        await client.alive(BOTS, user=bot)
+                        await client.tables.join(BOTS, user=bot)  # again is once
+                        await client.tables.heartbeat(BOTS, user=bot)
                 await client.clock.sleep(_MOVE_S)
                 await self._move(room.map("game").get("now"))
 
     async def leave(self) -> None:
         for bot in PLAYERS:
-            await self._client.leave_table(BOTS, user=bot)
+            await self._client.tables.leave(BOTS, user=bot)
 
     async def _move(self, game: Any) -> None:
         """Let the bot move whose turn it is, if it is one's."""
@@ -65,7 +65,7 @@ class Bots:
         move = {"move": choose(game["state"], seat, self._chance), **seen}
         key = f"{game['match']}:{game['number']}"
         try:
-            await self._client.move(BOTS, move, user=user, key=key)
+            await self._client.tables.move(BOTS, move=move, user=user, key=key)
         except BadInput:
             pass  # the game has gone on meanwhile
 

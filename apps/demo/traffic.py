@@ -100,7 +100,7 @@ class Traffic:
         await self._often(times, lambda: self._order(key))
 
     async def _order(self, key: str) -> None:
-        receipt = await self._client.accept(ORDERS, {"order": key}, key=key)
+        receipt = await self._client.send(ORDERS, {"order": key}, key=key)
         now_ms = self._clock.now_ms()
         self.orders.acknowledge(key, receipt.id, now_ms, duplicate=receipt.duplicate)
 
@@ -110,8 +110,8 @@ class Traffic:
         due: list[int] = []
 
         async def send() -> None:
-            timer = await self._client.set_timer(
-                id_, url=f"{self._outside}/hook/{id_}", delay_s=delay_s
+            timer = await self._client.timers.create(
+                id=id_, url=f"{self._outside}/hook/{id_}", delay_s=delay_s
             )
             due.append(timer.due_ms)
             self.timers.acknowledge(id_, id_, self._clock.now_ms(), duplicate=timer.duplicate)
@@ -158,9 +158,9 @@ class Traffic:
 
     async def _find_order(self, key: str, id_: str) -> None:
         try:
-            job = await self._client.job(id_)
+            job = await self._client.jobs.get(id_)
             if job.state == "done":
-                job = await self._client.job(job.result["parcel"])
+                job = await self._client.jobs.get(job.result["parcel"])
         except NoSuchJob:
             self.orders.lose(key)
             return
@@ -170,7 +170,7 @@ class Traffic:
 
     async def _find_timer(self, key: str, id_: str) -> None:
         try:
-            timer = await self._client.timer(id_)
+            timer = await self._client.timers.get(id_)
         except NoSuchTimer:
             self.timers.lose(key)
             return

@@ -600,8 +600,8 @@ export interface MessageInput {
   attemptsMax?: number | null;
   body: any;
   /**
-   * The idempotency key. It can come as the header Idempotency-Key instead, or be made from fields
-   * of the body by the settings of the queue.
+   * The idempotency key. Without one, it is made from fields of the body, if the queue has
+   * `keyFields`, or else it is the header Idempotency-Key.
    */
   key?: string | null;
   delayS?: number | null;
@@ -1306,8 +1306,8 @@ export interface MessagesSendOptions extends CallOptions {
    */
   attemptsMax?: number | null;
   /**
-   * The idempotency key. It can come as the header Idempotency-Key instead, or be made from fields
-   * of the body by the settings of the queue.
+   * The idempotency key. Without one, it is made from fields of the body, if the queue has
+   * `keyFields`, or else it is the header Idempotency-Key.
    */
   key?: string | null;
   delayS?: number | null;
@@ -1865,7 +1865,7 @@ export interface Operations {
      */
     send(queue: string, body: any, options?: MessagesSendOptions): Promise<Receipt>;
     /**
-     * Send many messages.
+     * Send many messages. With the header Idempotency-Key, messages do not need keys of their own.
      *
      * @param queue The name of the queue.
      */

@@ -18,8 +18,8 @@ class Message(JobOptions, frozen=True, kw_only=True, forbid_unknown_fields=True)
 
     body: Any
     key: str | None = None
-    """The idempotency key. It can come as the header Idempotency-Key instead, or be made from
-    fields of the body by the settings of the queue."""
+    """The idempotency key. Without one, it is made from fields of the body, if the queue has
+    `key_fields`, or else it is the header Idempotency-Key."""
     delay_ms: Milliseconds | None = None
     due_ms: Milliseconds | None = None
     priority: Annotated[int, Meta(ge=0, le=limits.PRIORITY_MAX)] | None = None  # type: ignore[assignment]
@@ -96,6 +96,7 @@ SEND_MANY = Operation(
     method="POST",
     path="/v1/inbox/{queue}/batch",
     summary="Send many messages",
+    description="With the header Idempotency-Key, messages do not need keys of their own.",
     scope="send:{queue}",
     body=MessageBatch,
     body_bytes_max=limits.MESSAGES_BYTES_MAX,

@@ -80,6 +80,11 @@ async def _call(run: Command, arguments: argparse.Namespace) -> int:
         return await run(client, arguments)
 
 
+def given(**arguments: Any) -> dict[str, Any]:
+    """The arguments that are not None."""
+    return {name: value for name, value in arguments.items() if value is not None}
+
+
 def read_json(text: str, what: str) -> Any:
     """The value that JSON on the command line says. Raises `BadInput`."""
     try:

@@ -9,6 +9,7 @@ from onceward.cli.calls import (
     add_command_for_one,
     add_group,
     add_retry,
+    given,
     print_entry,
     print_facts,
     print_json,
@@ -81,12 +82,8 @@ def add_commands(commands: Any) -> None:
 
 async def _list(client: "Client", arguments: argparse.Namespace) -> int:
     found: list[Endpoint] = []
-    after: str | None = None
-    while True:
-        page, after = await client.endpoints(after=after, limit=limits.LIST_MAX)
-        found += page
-        if after is None:
-            break
+    async for one in client.endpoints.iterate(limit=limits.LIST_MAX):
+        found.append(one)
     if arguments.json:
         return print_json(found)
     if not found:
@@ -98,19 +95,21 @@ async def _list(client: "Client", arguments: argparse.Namespace) -> int:
 
 
 async def _make(client: "Client", arguments: argparse.Namespace) -> int:
-    endpoint = await client.make_endpoint(
+    endpoint = await client.endpoints.create(
         arguments.url,
-        arguments.id,
-        secret=arguments.secret,
-        description=arguments.description,
-        headers=read_headers(arguments.header),
+        **given(
+            id=arguments.id,
+            secret=arguments.secret,
+            description=arguments.description,
+            headers=read_headers(arguments.header),
+        ),
         **read_retry(arguments),
     )
     return _print(endpoint, arguments)
 
 
 async def _show(client: "Client", arguments: argparse.Namespace) -> int:
-    return _print(await client.endpoint(arguments.id, secret=arguments.secret), arguments)
+    return _print(await client.endpoints.get(arguments.id, secret=arguments.secret), arguments)
 
 
 async def _change(client: "Client", arguments: argparse.Namespace) -> int:
@@ -125,18 +124,18 @@ async def _change(client: "Client", arguments: argparse.Namespace) -> int:
     if not changes:
         options = "--url, --header, --description, --disable, --enable, --retry-pauses-s"
         raise BadInput(f"nothing to change: give at least one of {options}")
-    return _print(await client.change_endpoint(arguments.id, **changes), arguments)
+    return _print(await client.endpoints.update(arguments.id, **changes), arguments)
 
 
 async def _rotate(client: "Client", arguments: argparse.Namespace) -> int:
-    endpoint = await client.rotate_secret(
+    endpoint = await client.endpoints.rotate(
         arguments.id, overlap_s=arguments.overlap_s, secret=arguments.secret
     )
     return _print(endpoint, arguments)
 
 
 async def _test(client: "Client", arguments: argparse.Namespace) -> int:
-    timer = await client.test_endpoint(arguments.id)
+    timer = await client.endpoints.test(arguments.id)
     if arguments.json:
         return print_json(timer)
     print(f"a test call is under way: onceward timers show {timer.id}")
@@ -144,7 +143,7 @@ async def _test(client: "Client", arguments: argparse.Namespace) -> int:
 
 
 async def _remove(client: "Client", arguments: argparse.Namespace) -> int:
-    await client.remove_endpoint(arguments.id)
+    await client.endpoints.delete(arguments.id)
     if arguments.json:
         return print_json({"id": arguments.id})
     print(f"{arguments.id} is removed")

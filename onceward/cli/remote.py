@@ -30,9 +30,9 @@ _STATES = ("waiting", "due", "parked", "ready", "leased", "done", "failed", "dou
 _MAIN_STATES = ("ready", "leased", "done", "failed")
 # By hand, since the queues themselves take long to load.
 QUEUE_SETTINGS = (
-    *("limit", "limit_per_key", "rate", "attempts_max", "retry_first_ms", "retry_max_ms"),
+    *("limit", "limit_per_key", "rate", "attempts_max", "retry_first_s", "retry_max_s"),
     *("failed_blocks", "failure_queue", "key_fields", "fingerprint", "mismatch"),
-    *("key_retention_ms", "job_retention_ms", "depth_max", "fair"),
+    *("key_retention_s", "job_retention_s", "depth_max", "fair"),
 )
 
 
@@ -48,7 +48,7 @@ def add_commands(commands: Any) -> None:
     send.add_argument("queue", metavar="QUEUE")
     send.add_argument("body", metavar="BODY", help="JSON; - reads it from standard input")
     send.add_argument("--key", help="what is the same message: sent again, it takes effect once")
-    send.add_argument("--delay-ms", type=int, help="let it be due after so long")
+    send.add_argument("--delay-s", type=float, help="delay in seconds")
     send.add_argument("--order-key", help="what must not overtake each other")
     send.add_argument("--priority", type=int, help="0 comes first; 5 is usual")
     send.add_argument("--wait-s", type=float, default=0.0, help="wait so long for the result")
@@ -128,15 +128,15 @@ def add_commands(commands: Any) -> None:
 
 async def _send(client: "Client", arguments: argparse.Namespace) -> int:
     text = sys.stdin.read() if arguments.body == "-" else arguments.body
-    options = {name: getattr(arguments, name) for name in ("delay_ms", "order_key", "priority")}
-    receipt = await client.accept(
+    options = {name: getattr(arguments, name) for name in ("delay_s", "order_key", "priority")}
+    receipt = await client.send(
         arguments.queue,
         read_json(text, "the body"),
         key=arguments.key,
         **{name: value for name, value in options.items() if value is not None},
     )
     if arguments.wait_s:
-        job = await client.wait(receipt.id, arguments.wait_s)
+        job = await client.jobs.wait(receipt.id, arguments.wait_s)
         receipt.state, receipt.result, receipt.reason = job.state, job.result, job.reason
     if arguments.json:
         return print_json(receipt)
@@ -150,7 +150,7 @@ async def _send(client: "Client", arguments: argparse.Namespace) -> int:
 
 
 async def _clock(client: "Client", arguments: argparse.Namespace) -> int:
-    found = await (client.confirm_clock() if arguments.confirm else client.server_clock())
+    found = await (client.server.confirm_clock() if arguments.confirm else client.server.clock())
     if arguments.json:
         return print_json(found)
     print(f"{shown_time(found.now_ms)}")
@@ -167,17 +167,17 @@ async def _queues(client: "Client", arguments: argparse.Namespace) -> int:
     if name is None:
         if arguments.pause or arguments.resume or arguments.purge or arguments.set:
             raise BadInput("name the queue that is to be changed")
-        found = await client.queues()
+        found = await client.queues.list()
     elif arguments.purge:
         return await _purge(client, arguments)
     elif arguments.pause:
-        found = [await client.pause(name)]
+        found = [await client.queues.pause(name)]
     elif arguments.resume:
-        found = [await client.resume(name)]
+        found = [await client.queues.resume(name)]
     elif arguments.set:
-        found = [await client.configure(name, **_assignments(arguments.set))]
+        found = [await client.queues.configure(name, **_assignments(arguments.set))]
     else:
-        found = [await client.queue(name)]
+        found = [await client.queues.get(name)]
     if arguments.json:
         return print_json(found)
     _print_queues(found)
@@ -222,18 +222,18 @@ async def _purge(client: "Client", arguments: argparse.Namespace) -> int:
         if sys.stdin.readline().strip().lower() not in ("y", "yes"):
             return 1
     with Display(quiet=arguments.json) as display:
-        count = await client.purge(
+        changed = await client.queues.purge_all(
             arguments.queue, progress=lambda done: display.show("cancelled", done, None)
         )
-    return _print_count(count, "cancelled", arguments)
+    return _print_count(changed.jobs, "cancelled", arguments)
 
 
 async def _jobs(client: "Client", arguments: argparse.Namespace) -> int:
     if arguments.cancel:
-        await client.cancel(arguments.id)
-    job = await client.job(arguments.id)
+        await client.jobs.cancel(arguments.id)
+    job = await client.jobs.get(arguments.id)
     if arguments.wait_s and not job.ended:
-        job = await client.wait(arguments.id, arguments.wait_s)
+        job = await client.jobs.wait(arguments.id, arguments.wait_s)
     if arguments.json:
         return print_json(job)
     _print_job(job)
@@ -293,44 +293,43 @@ def _print_dead(jobs: "list[Job]") -> None:
 async def _find_dead(client: "Client", arguments: argparse.Namespace) -> tuple["list[Job]", bool]:
     """The first dead letters, of those with the reason asked for, and whether there are more."""
     found: list[Job] = []
-    start: str | None = None
+    start: str | None = ""
     limit, reason = arguments.limit, arguments.reason or ""
     while True:
         page = min(limit, limits.LIST_MAX)
-        jobs, start = await client.dead(arguments.queue, start=start, limit=page)
-        found += [job for job in jobs if reason in job.reason]
+        failed = await client.queues.failed(arguments.queue, after=start or "", limit=page)
+        start = failed.next
+        found += [job for job in failed.jobs if reason in job.reason]
         if start is None or len(found) > limit:
             return found[:limit], len(found) > limit
 
 
 async def _dead_letter(client: "Client", arguments: argparse.Namespace) -> "Job":
     """The one that was named; raises `NoSuchJob`, also if it is of another queue."""
-    job = await client.job(arguments.id)
+    job = await client.jobs.get(arguments.id)
     if job.queue != arguments.queue:
         raise NoSuchJob(f"{arguments.queue!r} has no job {arguments.id}")
     return job
 
 
 async def _redrive(client: "Client", arguments: argparse.Namespace) -> int:
-    held: list[int] = []
     if arguments.id is not None:
         await _dead_letter(client, arguments)
-        count, held = 1, [int(bool(await client.redrive(arguments.id)))]
+        count, held = 1, int(bool((await client.jobs.retry(arguments.id)).in_doubt))
     else:
-        chosen = {} if arguments.reason is None else {"reason": arguments.reason}
         with Display(quiet=arguments.json) as display:
-            count = await client.redrive_all(
+            changed = await client.queues.redrive_all(
                 arguments.queue,
+                reason=arguments.reason,
                 progress=lambda done: display.show("redriven", done, None),
-                in_doubt=held.append,
-                **chosen,
             )
+        count, held = changed.jobs, changed.in_doubt
     if arguments.json:
-        return print_json({"jobs": count, "in_doubt": sum(held)})
+        return print_json({"jobs": count, "in_doubt": held})
     _print_count(count, "redriven", arguments)
-    if sum(held):
+    if held:
         print(
-            f"{sum(held):,} of them had a step in doubt. If the handler cannot find out what "
+            f"{held:,} of them had a step in doubt. If the handler cannot find out what "
             "became of it, the job is in doubt again:\n"
             f"list it with `onceward dead {arguments.queue}`, and settle it with `onceward settle`."
         )
@@ -340,10 +339,10 @@ async def _redrive(client: "Client", arguments: argparse.Namespace) -> int:
 async def _settle(client: "Client", arguments: argparse.Namespace) -> int:
     done = not arguments.not_done
     result = read_json(arguments.done, "the result") if done else None
-    await client.settle(
+    await client.jobs.settle(
         arguments.id, arguments.step, done=done, result=result, reason=arguments.reason
     )
-    job = await client.job(arguments.id)
+    job = await client.jobs.get(arguments.id)
     if arguments.json:
         return print_json(job)
     said = "was done" if done else "was not done"
@@ -352,7 +351,7 @@ async def _settle(client: "Client", arguments: argparse.Namespace) -> int:
 
 
 async def _locks(client: "Client", arguments: argparse.Namespace) -> int:
-    lock = await client.lock(arguments.name)
+    lock = await client.locks.get(arguments.name)
     if arguments.json:
         return print_json(lock)
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1))
@@ -383,6 +382,8 @@ def _assignments(texts: list[str]) -> dict[str, Any]:
         name, equals, value = text.partition("=")
         if not equals:
             raise BadInput(f"a setting is NAME=VALUE, not {text!r}")
+        if name not in QUEUE_SETTINGS:
+            raise BadInput(f"unknown setting {name!r}; known: {', '.join(QUEUE_SETTINGS)}")
         found[name] = read_json(value, name)
     return found
 

@@ -9,10 +9,12 @@ from rich.table import Table
 from rich.text import Text
 
 from onceward import limits
+from onceward.api.rooms import Schemas
 from onceward.cli.calls import (
     add_command,
     add_command_for_one,
     add_group,
+    given,
     print_entry,
     print_facts,
     print_json,
@@ -22,7 +24,7 @@ from onceward.cli.calls import (
 from onceward.cli.display import console
 
 if TYPE_CHECKING:
-    from onceward.client import Client, ListedRoom, RoomInfo, RoomStep
+    from onceward.client import Client, ListedRoom, RoomEntry, RoomInfo
 
 
 _OPERATION = """ '{"op": "map.set", "map": "m", "key": "k", "value": 1}'"""
@@ -83,17 +85,15 @@ def _settings(arguments: argparse.Namespace) -> dict[str, Any]:
 async def _list(client: "Client", arguments: argparse.Namespace) -> int:
     meta = None if arguments.meta is None else read_json(arguments.meta, "what meta says")
     found: list[ListedRoom] = []
-    after: str | None = None
-    while len(found) < arguments.limit:
-        page, after = await client.rooms(
-            prefix=arguments.prefix,
+    after: str | None = ""
+    while after is not None and len(found) < arguments.limit:
+        page = await client.rooms.list(
+            prefix=arguments.prefix or "",
             meta=meta,
             after=after,
             limit=min(arguments.limit - len(found), limits.LIST_MAX),
         )
-        found += page
-        if after is None:
-            break
+        found, after = found + page.rooms, page.next
     if arguments.json:
         return print_json(found)
     if not found:
@@ -108,7 +108,7 @@ async def _list(client: "Client", arguments: argparse.Namespace) -> int:
 
 
 async def _create(client: "Client", arguments: argparse.Namespace) -> int:
-    room = await client.create_room(arguments.id, **_settings(arguments))
+    room = await client.rooms.create(**given(id=arguments.id, **_settings(arguments)))
     if arguments.json:
         return print_json(room)
     print(f"{room.id} is made")
@@ -116,20 +116,20 @@ async def _create(client: "Client", arguments: argparse.Namespace) -> int:
 
 
 async def _configure(client: "Client", arguments: argparse.Namespace) -> int:
-    return _print(await client.configure_room(arguments.id, **_settings(arguments)), arguments)
+    return _print(await client.rooms.update(arguments.id, **_settings(arguments)), arguments)
 
 
 async def _show(client: "Client", arguments: argparse.Namespace) -> int:
-    return _print(await client.room_info(arguments.id), arguments)
+    return _print(await client.rooms.get(arguments.id), arguments)
 
 
 async def _delete(client: "Client", arguments: argparse.Namespace) -> int:
-    await client.delete_room(arguments.id)
+    await client.rooms.delete(arguments.id)
     return print_json({"id": arguments.id}) if arguments.json else _said(arguments, "is deleted")
 
 
 async def _members(client: "Client", arguments: argparse.Namespace) -> int:
-    members = await client.room_members(arguments.id)
+    members = await client.rooms.members(arguments.id)
     if arguments.json:
         return print_json(members)
     if not members:
@@ -140,16 +140,16 @@ async def _members(client: "Client", arguments: argparse.Namespace) -> int:
 
 async def _state(client: "Client", arguments: argparse.Namespace) -> int:
     # Only JSON can show it all.
-    return print_json(await client.room_state(arguments.id, arguments.at))
+    return print_json(await client.rooms.snapshot(arguments.id, **given(at=arguments.at)))
 
 
 async def _history(client: "Client", arguments: argparse.Namespace) -> int:
-    steps: list[RoomStep] = []
+    steps: list[RoomEntry] = []
     since: int | None = arguments.since
     while len(steps) < arguments.limit:
         limit = min(arguments.limit - len(steps), limits.LIST_MAX)
-        page, since = await client.room_history(arguments.id, since=since, limit=limit)
-        steps += page
+        page = await client.rooms.history(arguments.id, limit=limit, **given(since=since))
+        steps, since = steps + page.entries, page.next
         if since is None:
             break
     if arguments.json:
@@ -170,7 +170,7 @@ async def _history(client: "Client", arguments: argparse.Namespace) -> int:
 
 async def _change(client: "Client", arguments: argparse.Namespace) -> int:
     ops = [read_json(text, "an operation") for text in arguments.ops]
-    seq = await client.change_room(arguments.id, ops)
+    seq = (await client.rooms.apply(arguments.id, ops)).seq
     if arguments.json:
         return print_json({"id": arguments.id, "seq": seq})
     return _said(arguments, f"is at {seq}" if seq is not None else "was changed before")
@@ -187,7 +187,7 @@ def _print(room: "RoomInfo", arguments: argparse.Namespace) -> int:
             ("seq", f"{room.seq} (it can be seen as it was from {room.floor} on)"),
             ("capacity", f"{room.capacity:,} users, {room.per_user:,} connections each"),
             ("metadata", _json(room.meta) if room.meta else ""),
-            ("schemas", _json(room.schemas) if room.schemas else ""),
+            ("schemas", _json(room.schemas) if room.schemas != Schemas() else ""),
         ]
     )
     return 0

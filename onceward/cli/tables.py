@@ -78,12 +78,12 @@ async def _list(client: "Client", arguments: argparse.Namespace) -> int:
     found: list[Table] = []
     after: str | None = ""
     while after is not None and len(found) < arguments.limit:
-        page, after = await client.tables(
-            prefix=arguments.prefix,
+        page = await client.tables.list(
+            prefix=arguments.prefix or "",
             after=after,
             limit=min(arguments.limit - len(found), limits.LIST_MAX),
         )
-        found += page
+        found, after = found + page.tables, page.next
     if arguments.json:
         return print_json(found)
     if not found:
@@ -102,7 +102,7 @@ async def _create(client: "Client", arguments: argparse.Namespace) -> int:
         raise BadInput(
             "the policy is not a JSON object; use --policy '{\"max_wins\": 3}'", code="bad_policy"
         )
-    table = await client.create_table(arguments.id, policy=policy, game=arguments.game)
+    table = await client.tables.create(id=arguments.id or "", policy=policy, game=arguments.game)
     if arguments.json:
         return print_json(table)
     print(f"Created {table.id}")
@@ -110,32 +110,32 @@ async def _create(client: "Client", arguments: argparse.Namespace) -> int:
 
 
 async def _show(client: "Client", arguments: argparse.Namespace) -> int:
-    return _print(await client.table(arguments.id), arguments)
+    return _print(await client.tables.get(arguments.id), arguments)
 
 
 async def _pause(client: "Client", arguments: argparse.Namespace) -> int:
-    return _print(await client.pause_table(arguments.id), arguments)
+    return _print(await client.tables.pause(arguments.id), arguments)
 
 
 async def _resume(client: "Client", arguments: argparse.Namespace) -> int:
-    return _print(await client.resume_table(arguments.id), arguments)
+    return _print(await client.tables.resume(arguments.id), arguments)
 
 
 async def _close(client: "Client", arguments: argparse.Namespace) -> int:
-    return _print(await client.close_table(arguments.id), arguments)
+    return _print(await client.tables.close(arguments.id), arguments)
 
 
 async def _join(client: "Client", arguments: argparse.Namespace) -> int:
-    place = await client.join_table(arguments.id, user=arguments.user, lane=arguments.lane)
+    place = await client.tables.join(arguments.id, user=arguments.user, lane=arguments.lane)
     return _print_place(place, arguments)
 
 
 async def _leave(client: "Client", arguments: argparse.Namespace) -> int:
-    return _print_place(await client.leave_table(arguments.id, user=arguments.user), arguments)
+    return _print_place(await client.tables.leave(arguments.id, user=arguments.user), arguments)
 
 
 async def _place(client: "Client", arguments: argparse.Namespace) -> int:
-    return _print_place(await client.place(arguments.id, user=arguments.user), arguments)
+    return _print_place(await client.tables.place(arguments.id, user=arguments.user), arguments)
 
 
 async def _waitlist(client: "Client", arguments: argparse.Namespace) -> int:
@@ -144,8 +144,8 @@ async def _waitlist(client: "Client", arguments: argparse.Namespace) -> int:
     after: str | None = ""
     while after is not None and len(found) < arguments.limit:
         left = min(arguments.limit - len(found), limits.LIST_MAX)
-        page, after = await client.waitlist(arguments.id, after=after, limit=left)
-        found += page
+        page = await client.tables.waitlist(arguments.id, after=after, limit=left)
+        found, after = found + page.waitlist, page.next
     if arguments.json:
         return print_json(found)
     if not found:
@@ -159,8 +159,8 @@ async def _waitlist(client: "Client", arguments: argparse.Namespace) -> int:
 
 
 async def _result(client: "Client", arguments: argparse.Namespace) -> int:
-    game = (await client.table(arguments.id)).number
-    ended = await client.end_game(arguments.id, arguments.winners, game=game)
+    game = (await client.tables.get(arguments.id)).number
+    ended = await client.tables.result(arguments.id, winners=arguments.winners, game=game)
     if arguments.json:
         return print_json(ended)
     won = f"won by {', '.join(ended.winners)}" if ended.winners else "a draw"
@@ -170,7 +170,9 @@ async def _result(client: "Client", arguments: argparse.Namespace) -> int:
 
 async def _leaders(client: "Client", arguments: argparse.Namespace) -> int:
     _admit_limit(arguments.limit)
-    found = await client.leaders(arguments.ladder, limit=min(arguments.limit, limits.LIST_MAX))
+    found = await client.tables.leaders(
+        arguments.ladder, limit=min(arguments.limit, limits.LIST_MAX)
+    )
     if arguments.json:
         return print_json(found)
     if not found:

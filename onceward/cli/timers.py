@@ -11,6 +11,7 @@ from onceward.cli.calls import (
     add_command_for_one,
     add_group,
     add_retry,
+    given,
     print_entry,
     print_facts,
     print_json,
@@ -104,12 +105,12 @@ async def _set(client: "Client", arguments: argparse.Namespace) -> int:
     options = {name: getattr(arguments, name) for name in _PLAIN}
     if arguments.body is not None:
         options["body"] = read_json(arguments.body, "the body")
-    timer = await client.set_timer(
-        arguments.id,
+    timer = await client.timers.create(
+        id=arguments.id,
         at=_time(arguments.at),
         headers=read_headers(arguments.header),
         **read_retry(arguments),
-        **options,
+        **given(**options),
     )
     if arguments.json:
         return print_json(timer)
@@ -120,18 +121,16 @@ async def _set(client: "Client", arguments: argparse.Namespace) -> int:
 
 async def _list(client: "Client", arguments: argparse.Namespace) -> int:
     found: list[Timer] = []
-    after: str | None = None
-    while len(found) < arguments.limit:
-        page, after = await client.timers(
-            prefix=arguments.prefix,
-            state=arguments.state,
+    after: str | None = ""
+    while after is not None and len(found) < arguments.limit:
+        page = await client.timers.list(
+            prefix=arguments.prefix or "",
+            state=arguments.state or "",
             app=arguments.app,
             after=after,
             limit=min(arguments.limit - len(found), limits.LIST_MAX),
         )
-        found += page
-        if after is None:
-            break
+        found, after = found + page.timers, page.next
     if arguments.json:
         return print_json(found)
     if not found:
@@ -149,22 +148,22 @@ async def _list(client: "Client", arguments: argparse.Namespace) -> int:
 
 
 async def _show(client: "Client", arguments: argparse.Namespace) -> int:
-    return _print(await client.timer(arguments.id, app=arguments.app), arguments)
+    return _print(await client.timers.get(arguments.id, app=arguments.app), arguments)
 
 
 async def _move(client: "Client", arguments: argparse.Namespace) -> int:
-    timer = await client.move_timer(
+    timer = await client.timers.move(
         arguments.id, at=_time(arguments.at), delay_s=arguments.delay_s, app=arguments.app
     )
     return _print(timer, arguments)
 
 
 async def _cancel(client: "Client", arguments: argparse.Namespace) -> int:
-    return _print(await client.cancel_timer(arguments.id, app=arguments.app), arguments)
+    return _print(await client.timers.cancel(arguments.id, app=arguments.app), arguments)
 
 
 async def _resend(client: "Client", arguments: argparse.Namespace) -> int:
-    return _print(await client.resend(arguments.id, app=arguments.app), arguments)
+    return _print(await client.timers.resend(arguments.id, app=arguments.app), arguments)
 
 
 def _print(timer: "Timer", arguments: argparse.Namespace) -> int:

@@ -1,39 +1,61 @@
-"""A lock held over HTTP, renewed in the background until it is released."""
+"""The namespace `client.locks`: the operations on locks, and locks that are renewed while held."""
 
 import asyncio
+from collections.abc import Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from onceward import limits
+from onceward.api.arguments import as_list
 from onceward.api.locks import HeldLocks
+from onceward.client.operations.locks import LocksOperations
+from onceward.clock import Clock
 from onceward.errors import BadInput, LockLost, OncewardError
 from onceward.quantities import milliseconds
-
-if TYPE_CHECKING:
-    from onceward.client.client import Client
 
 _RENEWALS_PER_LEASE = limits.LOCK_RENEWALS_PER_LEASE
 _TRIES_PER_LEASE = limits.LOCK_TRIES_PER_LEASE
 
 
-class HeldLock:
-    """The context in which names are held; by `Client.hold`, for one use.
+class Locks(LocksOperations):
+    """Operations on locks."""
 
-    When the lease is lost the body is cancelled, and `LockLost` is raised.
+    def hold(
+        self,
+        names: Sequence[str],
+        *,
+        owner: str = "",
+        lease_s: float = limits.LOCK_LEASE_MS / 1000,
+        wait_s: float = 0.0,
+        capacity: int = 1,
+    ) -> "HeldLock":
+        """Hold locks for the time of an `async with`. The lease is renewed meanwhile.
+
+        The arguments are those of `acquire`. The context raises its errors when it is entered, and
+        `LockLost` if the lease ends too early.
+        """
+        asked = {"owner": owner, "wait_s": wait_s, "capacity": capacity}
+        return HeldLock(self, self._transport.clock, names, lease_s, asked)
+
+
+class HeldLock:
+    """The context of `Locks.hold`, for one use.
+
+    If the lease is lost, the body is cancelled, and `LockLost` is raised.
     """
 
     def __init__(
         self,
-        client: "Client",
-        names: tuple[str, ...],
+        locks: LocksOperations,
+        clock: Clock,
+        names: Sequence[str],
         lease_s: float,
-        wait_s: float,
         options: dict[str, Any],
     ) -> None:
-        self._client = client
-        self._names = names
-        self._lease_s = milliseconds(lease_s, "a lease") / 1000
-        self._wait_s = wait_s
+        self._locks = locks
+        self._clock = clock
+        self._names = as_list("names", names)
+        self._lease_s = milliseconds(lease_s, "lease_s") / 1000
         self._options = options
         self._lock: HeldLocks | None = None
         self._lost: OncewardError | None = None
@@ -43,38 +65,36 @@ class HeldLock:
 
     async def __aenter__(self) -> HeldLocks:
         if self._task is not None:
-            raise BadInput("this hold was entered before: ask for another one")
+            raise BadInput("this context was entered before: call hold again")
         self._task = asyncio.current_task()
-        # From before it was asked for: the server counts from later on.
+        # From before the request: the lease begins later, on the server.
         self._until_ns = self._after_lease_ns()
-        self._lock = await self._client.acquire(
-            *self._names, lease_s=self._lease_s, wait_s=self._wait_s, **self._options
-        )
+        self._lock = await self._locks.acquire(self._names, lease_s=self._lease_s, **self._options)
         if self._left_s() < self._lease_s * (1 - 1 / _RENEWALS_PER_LEASE):
-            # It took a while, and nobody here knows when the lease has begun.
+            # It took a while, and it is not known here when the lease began.
             self._until_ns = self._after_lease_ns()
-            await self._client.renew(self._lock.id, self._lease_s)
+            await self._locks.renew(self._lock.id, lease_s=self._lease_s)
         assert self._task is not None
         self._cancelling = self._task.cancelling()
         self._keeper = asyncio.create_task(self._keep(self._lock.id))
         return self._lock
 
     def _after_lease_ns(self) -> int:
-        return self._client.clock.elapsed_ns() + int(self._lease_s * 1e9)
+        return self._clock.elapsed_ns() + int(self._lease_s * 1e9)
 
     def _left_s(self) -> float:
-        return (self._until_ns - self._client.clock.elapsed_ns()) / 1e9
+        return (self._until_ns - self._clock.elapsed_ns()) / 1e9
 
     async def _keep(self, id_: str) -> None:
         pause_s = self._lease_s / _RENEWALS_PER_LEASE
         while True:
-            await self._client.clock.sleep(min(pause_s, max(self._left_s(), 0)))
+            await self._clock.sleep(min(pause_s, max(self._left_s(), 0)))
             until_ns = self._after_lease_ns()
             try:
                 async with asyncio.timeout(max(self._left_s(), 0)):
-                    await self._client.renew(id_, self._lease_s)
+                    await self._locks.renew(id_, lease_s=self._lease_s)
             except TimeoutError:
-                self._lose(LockLost("the lease ran out before it could be renewed", id=id_))
+                self._lose(LockLost("the lease ended before it could be renewed", id=id_))
                 return
             except OncewardError as error:
                 if not error.kind.retry:
@@ -101,11 +121,11 @@ class HeldLock:
         assert self._task is not None
         self._keeper.cancel()
         if isinstance(error, GeneratorExit):
-            return  # nobody is left to wait for anything: the lease runs out
+            return  # nothing can be awaited: the lease expires
         if self._lost is not None and self._task.uncancel() > self._cancelling:
-            return  # cancelled by others too
+            return  # cancelled for another reason as well
         if self._lost is None and not await self._release(self._lock.id):
-            self._lost = LockLost("it was released by someone else, or ran out")
+            self._lost = LockLost("it was released by another client, or the lease ended")
             if error is None:
                 raise self._lost_lock()
         elif self._lost is not None and isinstance(error, asyncio.CancelledError | None):
@@ -118,10 +138,10 @@ class HeldLock:
         return LockLost(f"the lock on {names} was lost: {self._lost.message}", id=self._lock.id)
 
     async def _release(self, id_: str) -> bool:
-        """Let go; says whether it was held until now. It is tried for as long as the lease lasts:
-        then it is over in any case."""
+        """Release the locks. Returns whether they were held until now. It is attempted until the
+        lease ends, which releases them in any case."""
         try:
             async with asyncio.timeout(max(self._left_s(), 0)):
-                return await self._client.release(id_)
+                return await self._locks.release(id_)
         except (TimeoutError, OncewardError):
             return True

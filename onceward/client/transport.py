@@ -2,7 +2,9 @@
 
 import asyncio
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from io import BytesIO
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -11,12 +13,21 @@ from urllib.parse import quote, urlencode, urlsplit
 import aiohttp
 import msgspec
 
+from onceward.api import OPERATIONS
 from onceward.api.operation import Operation
 from onceward.clock import Clock
-from onceward.errors import BadInput, OncewardError, Unavailable, find_kind
+from onceward.errors import (
+    BadInput,
+    OncewardError,
+    OutcomeUnknown,
+    Unavailable,
+    class_of,
+    find_kind,
+)
 from onceward.ids import Ids
 from onceward.json_values import encode
 from onceward.quantities import milliseconds
+from onceward.webhooks.signing import new_secret
 
 R = TypeVar("R")
 T = TypeVar("T")
@@ -76,6 +87,9 @@ class Transport:
                 connector=aiohttp.TCPConnector(limit=self._connections),
                 timeout=aiohttp.ClientTimeout(total=None),
             )
+            # It would repeat a DELETE without notice: then the error of the second one, that there
+            # is nothing to delete, could not be told from success.
+            self._session._retry_connection = False
         return self
 
     async def close(self) -> None:
@@ -95,31 +109,72 @@ class Transport:
         await self.close()
 
     async def run(
-        self,
-        operation: Operation[R],
-        *path: str,
-        body: Any = None,
-        query: dict[str, Any] | None = None,
-        wait_s: float = 0.0,
-        course: Course | None = None,
-        key: str | None = None,
+        self, operation: Operation[R], *path: str, body: Any = None, query: Any = None
     ) -> R:
-        """Call an operation until it is answered; returns its response. `path` has the parameters
-        of its path. The other arguments and errors are those of `call`."""
-        words = iter(path)
-        filled = [
-            next(words) if word.startswith("{") else word for word in operation.path.split("/")[1:]
-        ]
+        """Call an operation, again if its response is lost.
+
+        `path` has the parameters of its path, `body` and `query` are the structs of the request,
+        or mappings. Raises `BadInput` for a request that cannot be sent, the error in the
+        response, `Unavailable` if the server cannot be reached for too long, and `OutcomeUnknown`
+        if a response was lost and the outcome cannot be determined.
+        """
         assert operation.response is not None
+        course, key = Course(), self._fill(operation, body)
+        waits = query if operation.query is not None else body
+        wait_s = (waits.wait_ms or 0) / 1000 if operation.waits else 0.0
+        try:
+            found = await self.call(
+                operation.method,
+                *_words(operation, path),
+                type=operation.response,
+                body=body,
+                query=query,
+                wait_s=wait_s,
+                course=course,
+                key=key,
+            )
+        except OncewardError as error:
+            if not course.lost:
+                raise
+            if error.code in operation.unknown_errors:
+                raise OutcomeUnknown(
+                    f"the response to {operation.name} was lost, and now it fails: {error.message}"
+                ) from error
+            # A timer that is cancelled was not moved.
+            if error.code not in operation.done_errors or error.details.get("state") == "cancelled":
+                raise
+            return await self._done(operation, path, body, query)
+        if course.lost and operation.done_member:
+            setattr(found, operation.done_member, True)
+        return found
+
+    def _fill(self, operation: Operation[R], body: Any) -> str | None:
+        """Fill members of a body with new ids, so that the request can be repeated. Returns the
+        header Idempotency-Key."""
+        if getattr(body, "key", None):
+            return None
+        header = None
+        for name in operation.fills:
+            if name == "Idempotency-Key":
+                header = self.ids.new()
+            elif not getattr(body, name):
+                setattr(body, name, new_secret(self.ids) if name == "secret" else self.ids.new())
+        return header
+
+    async def _done(
+        self, operation: Operation[R], path: tuple[str, ...], body: Any, query: Any
+    ) -> R:
+        """The response to an earlier request, as far as it can be known."""
+        assert operation.response is not None
+        if operation.method == "DELETE":
+            known = dict(zip(operation.parameters, path, strict=True))
+            return msgspec.convert(known, operation.response)
+        get = OPERATIONS[f"{operation.noun}.get"]
         return await self.call(
-            operation.method,
-            *filled,
+            get.method,
+            *_words(get, path or (body.id,)),
             type=operation.response,
-            body=body,
-            query=query,
-            wait_s=wait_s,
-            course=course,
-            key=key,
+            query=query if get.query is operation.query else None,
         )
 
     async def call(
@@ -128,27 +183,28 @@ class Transport:
         *path: str,
         type: type[T],
         body: Any = None,
-        query: dict[str, Any] | None = None,
+        query: Any = None,
         wait_s: float = 0.0,
         course: Course | None = None,
         key: str | None = None,
     ) -> T:
-        """Make a request until it is answered; returns what the server says.
+        """Send a request until there is a response; returns it.
 
-        `wait_s` is how long the server may take on purpose; `course` hears how it went; `key`
-        says what is the same request, where its body does not. Raises `BadInput` for what cannot
-        be sent, the error that the server names, and `Unavailable` if it was out of reach for too
-        long.
+        `wait_s` is how long the server may take on purpose. `course` records lost responses. `key`
+        is the header Idempotency-Key. Raises `BadInput` for a request that cannot be sent, the
+        error in the response, and `Unavailable` if the server cannot be reached for too long.
         """
         course = course or Course()
         address = f"{self._url}/" + "/".join(_word(word) for word in path)
-        if query:
-            address += f"?{_query(query)}"
+        if text := _query(query):
+            address += f"?{text}"
         data = None if body is None else _data(body)
         sent = {"Content-Type": "application/json"} if data else {}
         if key is not None:
             sent["Idempotency-Key"] = key
         until_ns = self.clock.elapsed_ns() + int((self._patience_s + wait_s) * 1e9)
+        known: Any = type
+        decode = _decoder(known).decode
         tries = 0
         while True:
             error: OncewardError
@@ -156,7 +212,7 @@ class Transport:
             try:
                 status, raw, after = await self._once(method, address, data, sent, wait_s)
                 if status < 300:
-                    return msgspec.json.decode(raw, type=type)
+                    return decode(raw)  # type: ignore[no-any-return]
                 error, after_s = problem(status, raw), after
                 away = status in PROXY_STATUSES and not after
                 if not error.kind.retry or error.code in _TOLD:
@@ -224,7 +280,7 @@ def problem(status: int, raw: bytes) -> OncewardError:
     except msgspec.MsgspecError:
         found, details = _Problem("", raw[:200].decode(errors="replace")), {}
     if find_kind(found.code) is not None:
-        error = kind_of(found.code)(found.detail, code=found.code)
+        error = class_of(found.code)(found.detail, code=found.code)
         error.details |= {name: details[name] for name in details if name not in _MEMBERS}
         return error
     text = f"the server answers {status}: {found.detail or 'nothing else'}"
@@ -237,34 +293,6 @@ def problem(status: int, raw: bytes) -> OncewardError:
 _PASSING = (408, 425, 429, 502, 503, 504)
 # Members of every problem document; the others are details of this one.
 _MEMBERS = ("type", "title", "status", "detail", "code", "retry")
-
-
-def kind_of(code: str) -> type[OncewardError]:
-    """The class of a code, so that callers can tell errors apart as in the package."""
-    if code in _KINDS:
-        return _KINDS[code]
-    kind = find_kind(code)
-    assert kind is not None, code
-    if kind.retry:
-        return Unavailable
-    return BadInput if kind.status < 500 else OncewardError
-
-
-def _kinds() -> dict[str, type[OncewardError]]:
-    found: dict[str, type[OncewardError]] = {}
-    todo: list[type[OncewardError]] = [OncewardError]
-    while todo:
-        kind = todo.pop()
-        todo += kind.__subclasses__()
-        # Not those that only handlers raise, to say something of their own.
-        if "default_code" in vars(kind) and kind.__module__ == OncewardError.__module__:
-            found.setdefault(kind.default_code, kind)
-    for code in ("bad_request", "retry", "not_done"):
-        del found[code]
-    return found
-
-
-_KINDS = _kinds()
 
 
 def _why(lost: Exception) -> str:
@@ -293,9 +321,40 @@ def _is_word(key: Any) -> bool:
     return isinstance(key, str) and key.isascii() and key.isprintable() and " " not in key
 
 
-def _query(query: dict[str, Any]) -> str:
+@cache
+def _decoder(type: Any) -> msgspec.json.Decoder[Any]:
+    return msgspec.json.Decoder(type)
+
+
+def _words(operation: Operation[Any], path: tuple[str, ...]) -> list[str]:
+    """The words of a path with its parameters."""
+    given = iter(path)
+    return [next(given) if word.startswith("{") else word for word in operation.path.split("/")[1:]]
+
+
+def _parameters(query: Any) -> Mapping[str, Any]:
+    """The query parameters that differ from their defaults."""
+    if isinstance(query, Mapping):
+        return query
+    defaults = zip(query.__struct_fields__, query.__struct_defaults__, strict=True)
+    members = ((name, getattr(query, name), default) for name, default in defaults)
+    return {name: value for name, value, default in members if value != default}
+
+
+def _query(query: Any) -> str:
+    """The text of query parameters; raises `BadInput`."""
+    if query is None:
+        return ""
+    texts = {}
+    for name, value in _parameters(query).items():
+        if not isinstance(value, str | int):
+            raise BadInput(
+                f"{name} is text, a number, true or false, not {type(value).__name__}",
+                code="bad_parameter",
+            )
+        texts[name] = str(value).lower() if isinstance(value, bool) else value
     try:
-        return urlencode(query)
+        return urlencode(texts)
     except UnicodeEncodeError:
         told = "a parameter of the address may not contain lone surrogates"
         raise BadInput(told, code="not_text") from None

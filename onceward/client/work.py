@@ -80,7 +80,7 @@ class Worker:
                     await self._free.wait()
                     continue
                 claiming = asyncio.create_task(
-                    self._client.claim(
+                    self._client.jobs.claim(
                         self._queue,
                         max=free,
                         lease_s=self._lease_s,
@@ -154,7 +154,7 @@ class Worker:
 
     async def _complete(self, claim: ClaimedJob, result: Any) -> None:
         try:
-            await self._client.complete(claim.id, claim.token, result)
+            await self._client.jobs.complete(claim.id, claim.token, result=result)
         except (StaleToken, NoSuchJob):
             raise
         except BadInput as refused:
@@ -163,12 +163,12 @@ class Worker:
 
     async def _fail(self, claim: ClaimedJob, error: BaseException) -> None:
         reason = reason_text(reason_of(error))
-        after_s = least_s = None
+        after_s, least_s = None, 0.0
         if isinstance(error, Retry):
-            after_s, least_s = error.after_s, error.not_before_s
+            after_s, least_s = error.after_s, error.not_before_s or 0.0
             if error.at_ms is not None:
                 after_s = max(error.at_ms - self._client.clock.now_ms(), 0) / 1000
-        state = await self._client.fail(
+        failed = await self._client.jobs.fail(
             claim.id,
             claim.token,
             reason,
@@ -177,7 +177,11 @@ class Worker:
             final=isinstance(error, Fail),
         )
         logger.warning(
-            "job %s failed in attempt %d and is %s: %s", claim.id, claim.attempt, state, reason
+            "job %s failed in attempt %d and is %s: %s",
+            claim.id,
+            claim.attempt,
+            failed.state,
+            reason,
         )
 
     async def _keep(self, claim: ClaimedJob, handling: "asyncio.Task[Any]") -> None:
@@ -190,7 +194,7 @@ class Worker:
             after_ns = clock.elapsed_ns() + int(self._lease_s * 1e9)
             try:
                 async with asyncio.timeout(max(until_ns - clock.elapsed_ns(), 0) / 1e9):
-                    await self._client.extend(claim.id, claim.token, self._lease_s)
+                    await self._client.jobs.extend(claim.id, claim.token, self._lease_s)
                 until_ns = after_ns
                 pause_s = self._lease_s / _RENEWALS_PER_LEASE
             except (TimeoutError, OncewardError) as error:

@@ -229,7 +229,7 @@ class Faults:
             load = chance.randbytes(LOAD_BYTES // 2).hex()
             messages.append({"key": key, "body": {"load": load}})
         try:
-            verdicts = await client.accept_many("ballast", messages)
+            verdicts = await client.send_many("ballast", messages)
         except OncewardError as error:
             history.troubles[error.code] += 1
             await self.world.clock.sleep(0.1)

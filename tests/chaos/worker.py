@@ -16,6 +16,7 @@ from typing import Any
 import uvloop
 
 from onceward.client import ClaimedJob, Client
+from onceward.client.locks import Locks
 from onceward.clock import Clock, boot_ns
 from onceward.errors import OncewardError
 from tests.chaos.outside import tell
@@ -37,33 +38,33 @@ class Notes:
         os.write(self._file, line.encode() + b"\n")
 
 
-class Noting(Client):
-    """Notes until when its leases count, from before they were asked for."""
+class NotingLocks(Locks):
+    """Records the end of leases, counted from before the request."""
 
     notes: Notes
     uses: dict[str, str]
 
-    async def renew(self, id_: str, lease_s: float | None = None) -> int:
+    async def renew(self, id: str, *, lease_s: float | None = None) -> int:
         asked_ns = boot_ns()
-        until_ms = await super().renew(id_, lease_s)
+        until_ms = await super().renew(id, lease_s=lease_s)
         until_ns = asked_ns + int((lease_s or 0) * 1e9)
-        if id_ in self.uses:
-            self.notes.note("renewed", self.uses[id_], until_ns=until_ns)
+        if id in self.uses:
+            self.notes.note("renewed", self.uses[id], until_ns=until_ns)
         return until_ms
 
 
-async def use_locks(client: Noting, name: str, port: int, chance: random.Random) -> None:
+async def use_locks(locks: NotingLocks, name: str, port: int, chance: random.Random) -> None:
     """Hold one lock after the other, and write outside meanwhile, where tokens are looked at."""
-    notes, clock, count = client.notes, Clock(), 0
+    notes, clock, count = locks.notes, Clock(), 0
     while True:
         count += 1
         use, lock_name = f"{name}-{count}", chance.choice(LOCKS)
         asked_ns = boot_ns()
         notes.note("asked", use, name=lock_name)
-        hold = client.hold(lock_name, lease_s=LEASE_S, wait_s=5.0, owner=use)
+        hold = locks.hold([lock_name], lease_s=LEASE_S, wait_s=5.0, owner=use)
         try:
             async with hold as lock:
-                client.uses[lock.id] = use
+                locks.uses[lock.id] = use
                 until_ns = asked_ns + int(LEASE_S * 1e9)
                 notes.note("granted", use, token=lock.token, until_ns=until_ns)
                 for _ in range(chance.randint(1, 3)):
@@ -74,7 +75,7 @@ async def use_locks(client: Noting, name: str, port: int, chance: random.Random)
         except OncewardError as error:
             if not error.kind.retry and error.code not in ("lock_lost", "engine_stopped"):
                 raise
-        client.uses = {id_: held for id_, held in client.uses.items() if held != use}
+        locks.uses = {id_: held for id_, held in locks.uses.items() if held != use}
         await clock.sleep(chance.uniform(0, PAUSE_S))
 
 
@@ -87,14 +88,15 @@ async def run(url: str, port: int, notes: Notes, seed: str) -> None:
     name, task = f"{seed}-{os.getpid()}-{boot_ns()}", asyncio.current_task()
     assert task is not None
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
-    async with Noting(url, patience_s=5) as client, asyncio.TaskGroup() as tasks:
-        client.notes, client.uses = notes, {}
+    async with Client(url, patience_s=5) as client, asyncio.TaskGroup() as tasks:
+        locks = NotingLocks(client)
+        locks.notes, locks.uses = notes, {}
         print("ready", flush=True)
         worker = client.worker("outside-orders", handle, concurrency=8, lease_s=LEASE_S, wait_s=2)
         tasks.create_task(worker.run())
         for number in range(USERS):
             chance = random.Random(f"{name} {number}")
-            tasks.create_task(use_locks(client, f"{name}-{number}", port, chance))
+            tasks.create_task(use_locks(locks, f"{name}-{number}", port, chance))
 
 
 if __name__ == "__main__":

@@ -37,18 +37,18 @@ def did(losses: list[Loss]) -> bool:
 async def test_a_message_is_one_job(client: Client, cutter: Cutter, losses: list[Loss]) -> None:
     done = did(losses)
     cutter.word = "/inbox/"
-    receipt = await client.accept("q", {"n": 1}, key="k")
+    receipt = await client.send("q", {"n": 1}, key="k")
     assert receipt.duplicate is done
-    claims = await client.claim("q", max=10)
+    claims = await client.jobs.claim("q", max=10)
     assert [claim.id for claim in claims] == [receipt.id]
 
 
 async def test_messages_of_a_batch_are_one_job_each(client: Client, cutter: Cutter) -> None:
     cutter.word = "/batch"
-    receipts = await client.accept_many("q", [{"body": n, "key": str(n)} for n in range(150)])
+    receipts = await client.send_many("q", [{"body": n, "key": str(n)} for n in range(150)])
     ids = [receipt.id for receipt in receipts if isinstance(receipt, Receipt)]
     claimed: list[str] = []
-    while claims := await client.claim("q", max=1_000):
+    while claims := await client.jobs.claim("q", max=1_000):
         claimed += [claim.id for claim in claims]
     assert len(ids) == 150
     assert sorted(claimed) == sorted(ids)
@@ -56,10 +56,10 @@ async def test_messages_of_a_batch_are_one_job_each(client: Client, cutter: Cutt
 
 async def test_a_job_is_completed_once(client: Client, cutter: Cutter, served: Served) -> None:
     cutter.word = "/complete"
-    receipt = await client.accept("q", 1, key="k")
-    [claim] = await client.claim("q")
-    await client.complete(claim.id, claim.token, "first")
-    job = await client.job(receipt.id)
+    receipt = await client.send("q", 1, key="k")
+    [claim] = await client.jobs.claim("q")
+    await client.jobs.complete(claim.id, claim.token, result="first")
+    job = await client.jobs.get(receipt.id)
     assert (job.state, job.result, job.attempt) == ("done", "first", 1)
     ended = [line for line in metrics(served) if line.startswith("onceward_ended_total")]
     assert ended == ['onceward_ended_total{queue="q",state="done"} 1']
@@ -67,10 +67,11 @@ async def test_a_job_is_completed_once(client: Client, cutter: Cutter, served: S
 
 async def test_an_attempt_fails_once(client: Client, cutter: Cutter) -> None:
     cutter.word = "/fail"
-    receipt = await client.accept("q", 1, key="k")
-    [claim] = await client.claim("q")
-    assert await client.fail(claim.id, claim.token, "why", retry_after_s=3_600) == "due"
-    job = await client.job(receipt.id)
+    receipt = await client.send("q", 1, key="k")
+    [claim] = await client.jobs.claim("q")
+    failed = await client.jobs.fail(claim.id, claim.token, "why", retry_after_s=3_600)
+    assert failed.state == "due"
+    job = await client.jobs.get(receipt.id)
     assert (job.state, job.attempt, len(job.history)) == ("due", 1, 1)
 
 
@@ -79,67 +80,67 @@ async def test_a_failure_that_was_heard_of_does_not_end_the_next_attempt(
 ) -> None:
     """The next attempt begins before the one whose answer was lost is told of again."""
     cutter.word, done = "/fail", did(losses)
-    await client.accept("q", 1, key="k")
-    [claim] = await client.claim("q")
+    await client.send("q", 1, key="k")
+    [claim] = await client.jobs.claim("q")
     async with Client(served.url) as other:
-        claiming = asyncio.create_task(other.claim("q", wait_s=30, lease_s=600))
+        claiming = asyncio.create_task(other.jobs.claim("q", wait_s=30, lease_s=600))
         try:
-            await client.fail(claim.id, claim.token, "why", retry_after_s=0)
+            await client.jobs.fail(claim.id, claim.token, "why", retry_after_s=0)
         except StaleToken:
             assert done
         [second] = await claiming
         assert second.attempt == 2
-        await other.complete(second.id, second.token)
+        await other.jobs.complete(second.id, second.token)
 
 
 async def test_a_job_is_cancelled(client: Client, cutter: Cutter) -> None:
     cutter.word = "DELETE"
-    receipt = await client.accept("q", 1, key="k")
-    await client.cancel(receipt.id)
-    assert (await client.job(receipt.id)).state == "cancelled"
+    receipt = await client.send("q", 1, key="k")
+    await client.jobs.cancel(receipt.id)
+    assert (await client.jobs.get(receipt.id)).state == "cancelled"
 
 
 async def test_a_job_that_is_done_is_not_taken_for_cancelled(
     client: Client, cutter: Cutter
 ) -> None:
     cutter.word = "DELETE"
-    receipt = await client.accept("q", 1, key="k")
-    [claim] = await client.claim("q")
-    await client.complete(claim.id, claim.token)
+    receipt = await client.send("q", 1, key="k")
+    [claim] = await client.jobs.claim("q")
+    await client.jobs.complete(claim.id, claim.token)
     with pytest.raises(AlreadyEnded):
-        await client.cancel(receipt.id)
+        await client.jobs.cancel(receipt.id)
 
 
 async def test_a_job_is_redriven_once(client: Client, cutter: Cutter) -> None:
     cutter.word = "/retry"
-    await client.accept("q", 1, key="k")
-    [claim] = await client.claim("q")
-    await client.fail(claim.id, claim.token, "why", final=True)
-    await client.redrive(claim.id)
-    [again] = await client.claim("q", max=10, wait_s=30)
+    await client.send("q", 1, key="k")
+    [claim] = await client.jobs.claim("q")
+    await client.jobs.fail(claim.id, claim.token, "why", final=True)
+    await client.jobs.retry(claim.id)
+    [again] = await client.jobs.claim("q", max=10, wait_s=30)
     assert (again.id, again.attempt) == (claim.id, 1)
     with pytest.raises(NotFailed):
-        await client.redrive(claim.id)
+        await client.jobs.retry(claim.id)
 
 
 async def test_many_jobs_are_redriven_and_cancelled(client: Client, cutter: Cutter) -> None:
-    await client.accept_many("q", [{"body": n, "key": str(n)} for n in range(5)])
-    for claim in await client.claim("q", max=5):
-        await client.fail(claim.id, claim.token, "why", final=True)
+    await client.send_many("q", [{"body": n, "key": str(n)} for n in range(5)])
+    for claim in await client.jobs.claim("q", max=5):
+        await client.jobs.fail(claim.id, claim.token, "why", final=True)
     cutter.word, losses = "/redrive", list(cutter.losses)
-    await client.redrive_all("q")
+    await client.queues.redrive_all("q")
     cutter.word, cutter.losses = "/purge", losses
-    await client.purge("q")
+    await client.queues.purge_all("q")
     for n in range(5):
-        assert (await client.accept("q", n, key=str(n))).state == "cancelled"
+        assert (await client.send("q", n, key=str(n))).state == "cancelled"
 
 
 async def test_a_lease_is_extended(client: Client, cutter: Cutter) -> None:
     cutter.word = "/extend"
-    await client.accept("q", 1, key="k")
-    [claim] = await client.claim("q", lease_s=30)
-    assert await client.extend(claim.id, claim.token, 60) > claim.lease_until_ms
-    await client.complete(claim.id, claim.token)
+    await client.send("q", 1, key="k")
+    [claim] = await client.jobs.claim("q", lease_s=30)
+    assert await client.jobs.extend(claim.id, claim.token, 60) > claim.lease_until_ms
+    await client.jobs.complete(claim.id, claim.token)
 
 
 async def test_a_claim_that_was_not_heard_of_comes_back(
@@ -147,51 +148,51 @@ async def test_a_claim_that_was_not_heard_of_comes_back(
 ) -> None:
     """Nobody works on it twice at the same time: its lease has to run out first."""
     cutter.word, done = "/claim", did(losses)
-    await client.accept("q", 1, key="k")
+    await client.send("q", 1, key="k")
     claims = []
     while not claims:
-        claims = await client.claim("q", lease_s=0.2, wait_s=5)
+        claims = await client.jobs.claim("q", lease_s=0.2, wait_s=5)
     assert claims[0].attempt >= (2 if done else 1)
-    job = await client.job(claims[0].id)
+    job = await client.jobs.get(claims[0].id)
     assert all("lease of" in past.reason for past in job.history)
 
 
 async def test_a_lock_is_acquired_once(client: Client, cutter: Cutter) -> None:
     cutter.word = "/acquire"
-    lock = await client.acquire("a", "b")
-    status = await client.lock("a")
+    lock = await client.locks.acquire(["a", "b"])
+    status = await client.locks.get("a")
     assert (lock.token, status.token, status.held, status.waiting) == (1, 1, 1, 0)
     with pytest.raises(LockHeld):
-        await client.acquire("b")
-    assert await client.release(lock.id)
-    assert (await client.lock("b")).held == 0
+        await client.locks.acquire(["b"])
+    assert await client.locks.release(lock.id)
+    assert (await client.locks.get("b")).held == 0
 
 
 async def test_a_place_in_line_is_one_place(client: Client, cutter: Cutter, served: Served) -> None:
     cutter.word = "/acquire"
     async with Client(served.url) as other:
-        first = await other.acquire("a")
-        waiting = asyncio.create_task(client.acquire("a", wait_s=30))
-        while not (await other.lock("a")).waiting:
+        first = await other.locks.acquire(["a"])
+        waiting = asyncio.create_task(client.locks.acquire(["a"], wait_s=30))
+        while not (await other.locks.get("a")).waiting:
             pass
-        assert (await other.lock("a")).waiting == 1
-        await other.release(first.id)
+        assert (await other.locks.get("a")).waiting == 1
+        await other.locks.release(first.id)
         assert (await waiting).token == 2
-        assert (await other.lock("a")).waiting == 0
+        assert (await other.locks.get("a")).waiting == 0
 
 
 async def test_a_lock_is_renewed_and_released(client: Client, cutter: Cutter) -> None:
     losses, cutter.word = list(cutter.losses), "/renew"
-    lock = await client.acquire("a")
-    assert await client.renew(lock.id, 600) > lock.lease_until_ms
+    lock = await client.locks.acquire(["a"])
+    assert await client.locks.renew(lock.id, lease_s=600) > lock.lease_until_ms
     cutter.word, cutter.losses = "/release", losses
-    assert await client.release(lock.id)
-    assert (await client.lock("a")).held == 0
+    assert await client.locks.release(lock.id)
+    assert (await client.locks.get("a")).held == 0
 
 
 async def test_a_queue_is_set(client: Client, cutter: Cutter) -> None:
     cutter.word = "PUT"
-    assert (await client.configure("q", limit=3)).settings == QueueSettingsView(limit=3)
+    assert (await client.queues.configure("q", limit=3)).settings == QueueSettingsView(limit=3)
 
 
 async def test_one_who_is_not_patient_hears_that_nobody_answers(
@@ -200,7 +201,7 @@ async def test_one_who_is_not_patient_hears_that_nobody_answers(
     cutter.losses = losses * 10
     async with Client(cutter.url, patience_s=0) as client:
         with pytest.raises(Unavailable, match="does not answer"):
-            await client.accept("q", 1, key="k")
+            await client.send("q", 1, key="k")
     assert len(cutter.requests) == 1
     cutter.losses = []
 

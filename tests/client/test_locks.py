@@ -22,33 +22,33 @@ async def renewals(cutter: Cutter, count: int) -> None:
 
 
 async def test_names_are_held_for_the_time_of_the_body(client: Client) -> None:
-    async with client.hold("a", "b", owner="me") as lock:
+    async with client.locks.hold(["a", "b"], owner="me") as lock:
         assert lock.tokens == {"a": 1, "b": 1}
         with pytest.raises(LockHeld):
-            async with client.hold("b"):
+            async with client.locks.hold(["b"]):
                 pytest.fail("held twice")
-    async with client.hold("b") as lock:
+    async with client.locks.hold(["b"]) as lock:
         assert lock.token == 2
 
 
 async def test_a_lock_is_held_for_longer_than_its_lease(client: Client, cutter: Cutter) -> None:
-    async with client.hold("a", lease_s=LEASE_S):
+    async with client.locks.hold(["a"], lease_s=LEASE_S):
         await renewals(cutter, 4)
-        assert (await client.lock("a")).held == 1
-    assert (await client.lock("a")).held == 0
+        assert (await client.locks.get("a")).held == 1
+    assert (await client.locks.get("a")).held == 0
 
 
 async def test_who_waits_in_line_holds_next_with_a_whole_lease(client: Client) -> None:
-    first = await client.acquire("a")
+    first = await client.locks.acquire(["a"])
 
     async def next_one() -> int:
-        async with client.hold("a", wait_s=30, lease_s=30) as lock:
+        async with client.locks.hold(["a"], wait_s=30, lease_s=30) as lock:
             return lock.token
 
     waiting = asyncio.create_task(next_one())
-    while not (await client.lock("a")).waiting:
+    while not (await client.locks.get("a")).waiting:
         pass
-    await client.release(first.id)
+    await client.locks.release(first.id)
     assert await waiting == 2
 
 
@@ -56,8 +56,8 @@ async def test_a_lock_that_is_lost_while_held_cancels_its_body(client: Client) -
     cancelled = asyncio.Event()
 
     async def body() -> None:
-        async with client.hold("a", "b", lease_s=LEASE_S) as lock:
-            assert await client.release(lock.id)  # by someone who should not
+        async with client.locks.hold(["a", "b"], lease_s=LEASE_S) as lock:
+            assert await client.locks.release(lock.id)  # by someone who should not
             try:
                 await asyncio.Event().wait()
             finally:
@@ -75,15 +75,15 @@ async def test_a_holder_that_cannot_reach_the_server_gives_up_in_time(
     client: Client, cutter: Cutter, served: Served
 ) -> None:
     async def body() -> None:
-        async with client.hold("a", lease_s=LEASE_S):
+        async with client.locks.hold(["a"], lease_s=LEASE_S):
             cutter.deaf.set()
             cutter.cut_all()
             await asyncio.Event().wait()
 
     async with Client(served.url) as other:
-        with pytest.raises(LockLost, match="ran out before it could be renewed"):
+        with pytest.raises(LockLost, match="ended before it could be renewed"):
             await body()
-        async with other.hold("a", wait_s=30) as lock:
+        async with other.locks.hold(["a"], wait_s=30) as lock:
             assert lock.token == 2
 
 
@@ -92,7 +92,7 @@ async def test_an_impatient_client_tries_on_while_the_lease_lasts(
 ) -> None:
     async with (
         Client(cutter.url, patience_s=0) as client,
-        client.hold("a", lease_s=3),
+        client.locks.hold(["a"], lease_s=3),
     ):
         cutter.word, cutter.losses = "/renew", [Loss.REQUEST, Loss.ANSWER]
         await renewals(cutter, 3)
@@ -100,20 +100,20 @@ async def test_an_impatient_client_tries_on_while_the_lease_lasts(
 
 
 async def test_a_lock_whose_loss_was_not_noticed_is_told_at_the_end(client: Client) -> None:
-    with pytest.raises(LockLost, match="released by someone else"):
-        async with client.hold("a") as lock:
-            await client.release(lock.id)
+    with pytest.raises(LockLost, match="released by another client"):
+        async with client.locks.hold(["a"]) as lock:
+            await client.locks.release(lock.id)
 
 
 async def test_an_error_of_the_body_counts_for_more_than_the_loss(client: Client) -> None:
     async def at_once() -> None:
-        async with client.hold("a") as lock:
-            await client.release(lock.id)
+        async with client.locks.hold(["a"]) as lock:
+            await client.locks.release(lock.id)
             raise KeyError("body")
 
     async def when_cancelled() -> None:
-        async with client.hold("a", lease_s=LEASE_S) as lock:
-            await client.release(lock.id)
+        async with client.locks.hold(["a"], lease_s=LEASE_S) as lock:
+            await client.locks.release(lock.id)
             try:
                 await asyncio.Event().wait()
             except asyncio.CancelledError:
@@ -128,7 +128,7 @@ async def test_one_who_is_cancelled_from_outside_lets_go(client: Client) -> None
     began = asyncio.Event()
 
     async def body() -> None:
-        async with client.hold("a"):
+        async with client.locks.hold(["a"]):
             began.set()
             await asyncio.Event().wait()
 
@@ -137,22 +137,22 @@ async def test_one_who_is_cancelled_from_outside_lets_go(client: Client) -> None
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    assert (await client.lock("a")).held == 0
+    assert (await client.locks.get("a")).held == 0
 
 
 async def test_a_server_that_is_away_at_the_end_is_waited_for_no_longer_than_the_lease(
     client: Client, cutter: Cutter
 ) -> None:
-    async with client.hold("a", lease_s=LEASE_S):
+    async with client.locks.hold(["a"], lease_s=LEASE_S):
         cutter.deaf.set()
         cutter.cut_all()
     cutter.deaf.clear()
-    async with client.hold("a", wait_s=30) as lock:
+    async with client.locks.hold(["a"], wait_s=30) as lock:
         assert lock.token == 2
 
 
 async def test_a_hold_is_for_one_use(client: Client) -> None:
-    hold = client.hold("a")
+    hold = client.locks.hold(["a"])
     async with hold:
         with pytest.raises(BadInput, match="entered before"):
             async with hold:
@@ -162,7 +162,7 @@ async def test_a_hold_is_for_one_use(client: Client) -> None:
 @pytest.mark.parametrize("lease_s", [0, -1, float("nan"), 1e12])
 async def test_a_lease_that_makes_no_sense_is_refused(client: Client, lease_s: float) -> None:
     with pytest.raises(BadInput):
-        async with client.hold("a", lease_s=lease_s):
+        async with client.locks.hold(["a"], lease_s=lease_s):
             pytest.fail("held")
 
 
@@ -171,26 +171,26 @@ async def test_who_waits_when_the_server_stops_keeps_its_place(
 ) -> None:
     """It is told to ask again, and does so with the same request."""
     async with Client(served.url) as other:
-        first = await other.acquire("a")
-        waiting = asyncio.create_task(client.acquire("a", wait_s=30))
-        while not (await other.lock("a")).waiting:
+        first = await other.locks.acquire(["a"])
+        waiting = asyncio.create_task(client.locks.acquire(["a"], wait_s=30))
+        while not (await other.locks.get("a")).waiting:
             pass
         served.server.drain()
         while sum("/acquire" in line for line in cutter.requests) < 3:
-            await other.lock("a")
-        assert (await other.lock("a")).waiting == 1
+            await other.locks.get("a")
+        assert (await other.locks.get("a")).waiting == 1
         served.server.draining.clear()
-        await other.release(first.id)
+        await other.locks.release(first.id)
         assert (await waiting).token == 2
 
 
 async def test_a_lock_is_held_through_a_crash_of_the_server(tmp_path: Path) -> None:
     with ServerProcess(tmp_path) as server:
         async with Client(server.url) as client:
-            async with client.hold("a", lease_s=50) as lock:
+            async with client.locks.hold(["a"], lease_s=50) as lock:
                 server.kill()
                 server.start()
-                status = await client.lock("a")  # asked again until it is back
+                status = await client.locks.get("a")  # asked again until it is back
                 assert (status.held, status.token) == (1, lock.token)
-            async with client.hold("a") as lock:
+            async with client.locks.hold(["a"]) as lock:
                 assert lock.token == 2

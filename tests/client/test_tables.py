@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from onceward.api.tables import WaitlistPage
 from onceward.app import App
 from onceward.client import Client, Waiter
 from onceward.errors import BadInput, NoSuchTable, OncewardError, OutcomeUnknown
@@ -42,68 +43,74 @@ def counting() -> App:
 
 
 async def test_a_table_is_made_joined_and_left(client: Client) -> None:
-    table = await client.create_table("t", policy={"kind": "ranked", "tiers": []}, meta={"a": 1})
+    table = await client.tables.create(
+        id="t", policy={"kind": "ranked", "tiers": []}, meta={"a": 1}
+    )
     assert (table.id, table.phase, table.players, table.meta) == ("t", "waiting", {}, {"a": 1})
     for user in ("ann", "ben", "cas"):
-        place = await client.join_table("t", user=user)
+        place = await client.tables.join("t", user=user)
     assert (place.role, place.position) == ("waiting", 1)
-    assert (await client.place("t", user="ann")).marker == "X"
-    ended = await client.end_game("t", ["ben"], game=1)
+    assert (await client.tables.place("t", user="ann")).marker == "X"
+    ended = await client.tables.result("t", winners=["ben"], game=1)
     assert (ended.winners, ended.reason) == (("ben",), "result")
-    assert (await client.table("t")).players == {"X": "cas", "O": "ben"}
-    assert (await client.leave_table("t", user="ann")).role == ""
-    assert (await client.watch_table("t", user="ann")).role == "watching"
-    await client.alive("t", user="ann")
-    best, *_ = await client.leaders()
+    assert (await client.tables.get("t")).players == {"X": "cas", "O": "ben"}
+    assert (await client.tables.leave("t", user="ann")).role == ""
+    assert (await client.tables.watch("t", user="ann")).role == "watching"
+    await client.tables.heartbeat("t", user="ann")
+    best, *_ = await client.tables.leaders("tables")
     assert best.user == "ben"
-    assert [leader.user for leader in await client.leaders(after=best)] == ["ann"]
-    rated = await client.rating("ben")
+    assert [
+        leader.user
+        for leader in await client.tables.leaders("tables", rating=best.rating, user=best.user)
+    ] == ["ann"]
+    rated = await client.tables.rating("tables", "ben")
     assert rated is not None
     assert rated.won == 1
-    assert await client.rating("zoe") is None
-    assert (await client.pause_table("t")).paused
-    assert not (await client.resume_table("t")).paused
-    assert [one.id for one in (await client.tables(prefix="t"))[0]] == ["t"]
-    assert (await client.close_table("t")).phase == "closed"
-    assert [one.id for one in (await client.tables(phase="closed"))[0]] == ["t"]
-    assert (await client.tables(phase="playing", game="chess"))[0] == []
+    assert await client.tables.rating("tables", "zoe") is None
+    assert (await client.tables.pause("t")).paused
+    assert not (await client.tables.resume("t")).paused
+    assert [one.id for one in (await client.tables.list(prefix="t")).tables] == ["t"]
+    assert (await client.tables.close("t")).phase == "closed"
+    assert [one.id for one in (await client.tables.list(phase="closed")).tables] == ["t"]
+    assert (await client.tables.list(phase="playing", game="chess")).tables == []
     with pytest.raises(BadInput) as refused:
-        await client.join_table("t")
+        await client.tables.join("t")
     assert refused.value.code == "table_closed"
     with pytest.raises(NoSuchTable):
-        await client.table("u")
+        await client.tables.get("u")
 
 
 async def test_a_waitlist_is_read_in_pages(client: Client) -> None:
-    await client.create_table("t", policy={"lanes": ["vip", "main"], "party_max": 2})
+    await client.tables.create(id="t", policy={"lanes": ["vip", "main"], "party_max": 2})
     for user in ("ann", "ben", "cas", "dan"):
-        await client.join_table("t", user=user)
-    await client.join_table("t", user="eve", party=["fay"])
-    await client.join_table("t", user="gil", lane="vip")
+        await client.tables.join("t", user=user)
+    await client.tables.join("t", user="eve", party=["fay"])
+    await client.tables.join("t", user="gil", lane="vip")
     found: list[Waiter] = []
     after: str | None = ""
     while after is not None:
-        page, after = await client.waitlist("t", after=after, limit=1)
-        found += page
+        page = await client.tables.waitlist("t", after=after, limit=1)
+        found, after = found + page.waitlist, page.next
     assert [(one.lane, one.position, one.size, one.users) for one in found] == [
         ("vip", 1, 1, ("gil",)),
         ("main", 1, 1, ("cas",)),
         ("main", 2, 1, ("dan",)),
         ("main/0/2", 1, 2, ("eve", "fay")),
     ]
-    assert await client.waitlist("t") == (found, None)
+    assert await client.tables.waitlist("t") == WaitlistPage("t", found, None)
+    assert [one async for one in client.tables.iterate_waitlist("t", limit=2)] == found
 
 
 async def test_a_table_that_is_full_is_told_at_once(client: Client) -> None:
-    await client.create_table("t", policy={"waitlist_max": 0})
+    await client.tables.create(id="t", policy={"waitlist_max": 0})
     for user in ("ann", "ben"):
-        await client.join_table("t", user=user)
+        await client.tables.join("t", user=user)
     with pytest.raises(OncewardError) as refused:
-        await client.join_table("t", user="cas")
+        await client.tables.join("t", user="cas")
     assert refused.value.code == "table_full"
-    await client.pause_table("t")
+    await client.tables.pause("t")
     with pytest.raises(OncewardError) as refused:
-        await client.move("t", 1, user="ann")
+        await client.tables.move("t", move=1, user="ann")
     assert refused.value.code == "table_paused"
 
 
@@ -115,33 +122,33 @@ async def test_nothing_is_done_twice_when_answers_are_lost(losses: list[Loss]) -
         Client(cutter.url) as client,
     ):
         cutter.losses += losses
-        await client.create_table("t", game="count")
+        await client.tables.create(id="t", game="count")
         for user in ("ann", "ben", "cas"):
             cutter.losses += losses
-            await client.join_table("t", user=user)
+            await client.tables.join("t", user=user)
         cutter.losses += losses
-        assert await client.move("t", 1, user="ann") == 1
+        assert await client.tables.move("t", move=1, user="ann") == 1
         cutter.losses += losses
-        assert await client.move("t", 1, user="ann") == 2
-        assert (await client.place("t", user="cas")).position == 1
+        assert await client.tables.move("t", move=1, user="ann") == 2
+        assert (await client.tables.place("t", user="cas")).position == 1
 
 
 async def test_a_result_whose_answer_was_lost_is_not_guessed() -> None:
     async with Served() as served, Cutter(served.port) as cutter, Client(cutter.url) as client:
-        await client.create_table("t")
+        await client.tables.create(id="t")
         for user in ("ann", "ben"):
-            await client.join_table("t", user=user)
+            await client.tables.join("t", user=user)
         cutter.losses += [Loss.ANSWER]
         with pytest.raises(OutcomeUnknown):
-            await client.end_game("t", ["ann"], game=1)
+            await client.tables.result("t", winners=["ann"], game=1)
         with pytest.raises(BadInput) as refused:
-            await client.end_game("t", ["ann"], game=1)
+            await client.tables.result("t", winners=["ann"], game=1)
         assert refused.value.code == "other_game"
 
 
 async def test_the_same_is_done_over_a_live_connection() -> None:
     async with Served(counting()) as served, Client(served.url) as client:
-        await client.create_table("t", game="count")
+        await client.tables.create(id="t", game="count")
         async with client.live(token="dev:ann") as ann, client.live(token="dev:ben") as ben:
             assert (await ann.act("join", "t"))["marker"] == "X"
             assert (await ben.act("join", "t"))["marker"] == "O"
@@ -174,14 +181,14 @@ async def test_what_no_server_would_read_is_not_asked_for() -> None:
             with pytest.raises(OncewardError) as refused:
                 await live.act(do, table, **body)  # type: ignore[arg-type]
             assert refused.value.code == code
-        await client.create_table("t")
+        await client.tables.create(id="t")
         assert (await live.act("join", "t"))["marker"] == "X"
         assert live.state == "connected"
 
 
 async def test_what_was_asked_for_when_the_connection_is_lost_is_not_guessed() -> None:
     async with Served() as served, Client(served.url) as client:
-        await client.create_table("t")
+        await client.tables.create(id="t")
         async with client.live(token="dev:ann") as ann:
             await ann.act("join", "t")
             acts = ann._acts

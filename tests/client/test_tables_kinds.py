@@ -21,13 +21,6 @@ SECRET = "a secret of more than thirty-two bytes"
 AUTH = Auth(jwt_keys=[JwtKey("HS256", SECRET, "onceward")])
 X_WINS = [("X", 0), ("O", 3), ("X", 1), ("O", 4), ("X", 2)]
 LONG_S = 600
-METHODS = {
-    "join": "join_table",
-    "leave": "leave_table",
-    "watch": "watch_table",
-    "ready": "ready",
-    "place": "place",
-}
 
 pytestmark = [
     pytest.mark.timeout(150),
@@ -88,7 +81,7 @@ class Person:
         if self._over == "websocket":
             found = await self.live.act(what, "t", **body)
         else:
-            found = msgspec.to_builtins(await getattr(self.client, METHODS[what])("t", **body))
+            found = msgspec.to_builtins(await getattr(self.client.tables, what)("t", **body))
         assert isinstance(found, dict)
         return found
 
@@ -96,14 +89,14 @@ class Person:
         """Make a move; returns the view of the game."""
         if self._over == "websocket":
             return (await self.live.act("move", "t", move=move))["answer"]
-        return await self.client.move("t", move)
+        return await self.client.tables.move("t", move=move)
 
     async def players(self) -> dict[str, str | None]:
         """Who sits under each marker."""
         if self._over == "websocket":
             seats = (await self.live.act("get", "t"))["seats"]
         else:
-            seats = msgspec.to_builtins((await self.client.table("t")).seats)
+            seats = msgspec.to_builtins((await self.client.tables.get("t")).seats)
         return {marker: seat and seat["user"] for marker, seat in seats.items()}
 
 
@@ -165,7 +158,7 @@ async def test_at_a_ranked_table_a_game_changes_ratings(over: str) -> None:
         assert seen["outcome"]["winners"] == ["X"]
         ended = await cas.sees("table ended", lambda ending: ending)
         assert ended["ratings"] == {"ann": 1_216, "ben": 1_184}
-        leaders = await ann.client.leaders("tictactoe")
+        leaders = await ann.client.tables.leaders("tictactoe")
         assert [(one.user, one.rating) for one in leaders] == [("ann", 1_216), ("ben", 1_184)]
         if over == "websocket":
             told = await ben.live.act("rating", ladder="tictactoe")
@@ -285,4 +278,4 @@ async def test_when_both_are_lost_the_two_oldest_waiters_have_x_and_o(over: str)
         assert now["players"].keys() == {"X", "O"}
         assert (await eve.do("place"))["position"] == 1
         for person in (ann, ben):
-            assert (await person.client.place("t")).role == ""
+            assert (await person.client.tables.place("t")).role == ""

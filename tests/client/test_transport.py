@@ -65,7 +65,7 @@ async def test_a_closed_client_says_so() -> None:
     client = Client("http://localhost")
     for _ in range(2):
         with pytest.raises(BadInput, match="the client is closed"):
-            await client.queues()
+            await client.queues.list()
         async with client:
             assert await client.open() is client
     await client.close()
@@ -73,7 +73,7 @@ async def test_a_closed_client_says_so() -> None:
 
 async def test_an_address_with_a_path_leads_to_a_server_below_it() -> None:
     async with Script(RECEIPT) as script, Client(f"{script.url}/jobs/") as client:
-        await client.accept("q", 1, key="k")
+        await client.send("q", 1, key="k")
     assert script.requests[0].startswith(b"POST /jobs/v1/inbox/q HTTP/1.1\r\n")
 
 
@@ -100,7 +100,7 @@ async def test_what_may_pass_is_tried_again(trouble: bytes | None) -> None:
         Script(trouble, trouble, RECEIPT) as script,
         Client(script.url, clock=clock) as client,
     ):
-        assert (await client.accept("q", 1, key="k")).id == "1"
+        assert (await client.send("q", 1, key="k")).id == "1"
     assert len({bytes(request) for request in script.requests}) == 1, "the same again"
     assert len(script.requests) == 3
     assert len(clock.slept_s) == 2
@@ -116,7 +116,7 @@ async def test_a_server_without_tls_is_said_to_have_none() -> None:
         port = server.sockets[0].getsockname()[1]
         async with Client(f"https://127.0.0.1:{port}", patience_s=0) as client:
             with pytest.raises(Unavailable, match="no connection by TLS"):
-                await client.queues()
+                await client.queues.list()
 
 
 @pytest.mark.parametrize(
@@ -141,7 +141,7 @@ async def test_what_others_say_is_told_and_not_tried_again(
         Client(script.url) as client,
     ):
         with pytest.raises(OncewardError) as raised:
-            await client.accept("q", 1, key="k")
+            await client.send("q", 1, key="k")
     assert raised.value.code == code
     assert len(script.requests) == 1
     if status != 200:
@@ -157,7 +157,7 @@ async def test_what_is_for_the_caller_to_decide_is_told(code: str) -> None:
     raw = answer(TABLE[code].status, problem_of(OncewardError("why", code=code)).body)
     async with Script(raw) as script, Client(script.url) as client:
         with pytest.raises(OncewardError, match=code):
-            await client.acquire("a")
+            await client.locks.acquire(["a"])
     assert len(script.requests) == 1
 
 
@@ -165,7 +165,7 @@ async def test_pauses_grow_and_patience_ends() -> None:
     clock = Sprinting()
     async with Script(None) as script, Client(script.url, clock=clock, patience_s=60) as client:
         with pytest.raises(Unavailable, match=f"{script.url} does not answer: "):
-            await client.accept("q", 1, key="k")
+            await client.send("q", 1, key="k")
     assert clock.slept_s[0] <= 0.05
     assert 0.4 < max(clock.slept_s) <= AWAY_S_MAX, "so it is found soon when it is back"
     assert 59 < sum(clock.slept_s) < 60
@@ -176,7 +176,7 @@ async def test_a_server_that_is_away_for_long_is_asked_all_the_time() -> None:
     clock = Sprinting()
     async with Client("http://127.0.0.1:9", clock=clock, patience_s=600) as client:
         with pytest.raises(Unavailable):
-            await client.accept("q", 1, key="k")
+            await client.send("q", 1, key="k")
     assert len(clock.slept_s) > 1_200, "which is more than a float can be doubled"
     assert max(clock.slept_s) <= AWAY_S_MAX
 
@@ -185,14 +185,14 @@ async def test_a_server_that_answers_is_asked_less_and_less_often() -> None:
     clock = Sprinting()
     answers = [answer(429, b"")] * 9
     async with Script(*answers, RECEIPT) as script, Client(script.url, clock=clock) as client:
-        await client.accept("q", 1, key="k")
+        await client.send("q", 1, key="k")
     assert 1.0 <= clock.slept_s[-1] <= 2.0
 
 
 async def test_a_server_that_names_a_time_is_given_it() -> None:
     busy, clock = answer(503, b"", "Retry-After: 7"), Sprinting()
     async with Script(busy, busy, RECEIPT) as script, Client(script.url, clock=clock) as client:
-        await client.accept("q", 1, key="k")
+        await client.send("q", 1, key="k")
     assert clock.slept_s[0] <= 0.05, "the first time at once: it may be back"
     assert clock.slept_s[1] == 7
 
@@ -201,13 +201,13 @@ async def test_a_server_that_names_too_long_a_time_is_not_waited_for() -> None:
     busy, clock = answer(503, b"", "Retry-After: 3600"), Sprinting()
     async with Script(busy) as script, Client(script.url, clock=clock) as client:
         with pytest.raises(Unavailable):
-            await client.accept("q", 1, key="k")
+            await client.send("q", 1, key="k")
     assert len(script.requests) == 2
 
 
 async def test_a_call_can_be_cancelled_while_it_is_made_again() -> None:
     async with Script(None) as script, Client(script.url) as client:
-        calling = asyncio.create_task(client.accept("q", 1, key="k"))
+        calling = asyncio.create_task(client.send("q", 1, key="k"))
         await script.until(2)
         calling.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -217,7 +217,7 @@ async def test_a_call_can_be_cancelled_while_it_is_made_again() -> None:
 async def test_a_client_that_is_closed_meanwhile_gives_up() -> None:
     async with Script(None) as script:
         client = await Client(script.url).open()
-        calling = asyncio.create_task(client.accept("q", 1, key="k"))
+        calling = asyncio.create_task(client.send("q", 1, key="k"))
         await script.until(1)
         await client.close()
         with pytest.raises(BadInput, match="closed"):
@@ -226,14 +226,14 @@ async def test_a_client_that_is_closed_meanwhile_gives_up() -> None:
 
 async def test_no_more_connections_are_made_than_allowed() -> None:
     async with Served() as served, Client(served.url, connections=2) as client:
-        sent = [client.accept("q", n, key=str(n)) for n in range(20)]
+        sent = [client.send("q", n, key=str(n)) for n in range(20)]
         assert len({receipt.id for receipt in await asyncio.gather(*sent)}) == 20
 
 
 async def test_a_large_batch_is_sent() -> None:
     async with Served() as served, Client(served.url) as client:
         messages = [{"body": 300_000 * "x", "key": str(n)} for n in range(8)]
-        assert len(await client.accept_many("q", messages)) == 8
+        assert len(await client.send_many("q", messages)) == 8
 
 
 @pytest.mark.parametrize("code", TABLE)

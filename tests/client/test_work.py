@@ -36,8 +36,8 @@ async def test_what_the_handler_returns_is_the_result(client: Client) -> None:
         return 2 * int(claim.body)
 
     async with Working(client, double, name="w1"):
-        receipts = [await client.accept("q", n, key=str(n)) for n in range(20)]
-        jobs = [await client.wait(receipt.id) for receipt in receipts]
+        receipts = [await client.send("q", n, key=str(n)) for n in range(20)]
+        jobs = [await client.jobs.wait(receipt.id) for receipt in receipts]
     assert [job.result for job in jobs] == [2 * n for n in range(20)]
     assert {job.worker for job in jobs} == {"w1"}
 
@@ -53,13 +53,13 @@ async def test_no_more_jobs_run_at_once_than_allowed(client: Client) -> None:
         if most == 3:
             three.set()
         await three.wait()
-        await client.job(claim.id)
+        await client.jobs.get(claim.id)
         running.remove(claim.id)
 
-    receipts = [await client.accept("q", n, key=str(n)) for n in range(12)]
+    receipts = [await client.send("q", n, key=str(n)) for n in range(12)]
     async with Working(client, count, concurrency=3):
         for receipt in receipts:
-            await client.wait(receipt.id)
+            await client.jobs.wait(receipt.id)
     assert most == 3
 
 
@@ -111,9 +111,9 @@ async def long_winded(_: ClaimedJob) -> None:
 async def test_whatever_a_handler_does_wrong_fails_the_attempt(
     client: Client, handler: Any, reason: str
 ) -> None:
-    receipt = await client.accept("q", 1, key="k", attempts_max=1)
+    receipt = await client.send("q", 1, key="k", attempts_max=1)
     async with Working(client, handler):
-        job = await client.wait(receipt.id)
+        job = await client.jobs.wait(receipt.id)
     assert (job.state, job.attempt) == ("failed", 1)
     assert job.reason.startswith(reason)
 
@@ -131,21 +131,21 @@ async def test_a_handler_names_the_next_attempt_or_gives_up(client: Client) -> N
             raise Retry("a little later", not_before_s=0.2)
         raise Fail("never")
 
-    receipt = await client.accept("q", 1, key="k", attempts_max=0)
+    receipt = await client.send("q", 1, key="k", attempts_max=0)
     async with Working(client, fickle):
-        job = await client.wait(receipt.id)
+        job = await client.jobs.wait(receipt.id)
     assert (job.state, job.reason, attempts) == ("failed", "never", [1, 2, 3, 4])
 
 
 async def test_a_lease_is_renewed_while_the_handler_runs(client: Client, cutter: Cutter) -> None:
     async def slow(claim: ClaimedJob) -> int:
         while sum("/extend" in line for line in cutter.requests) < 5:
-            await client.job(claim.id)
+            await client.jobs.get(claim.id)
         return claim.attempt
 
-    receipt = await client.accept("q", 1, key="k")
+    receipt = await client.send("q", 1, key="k")
     async with Working(client, slow, lease_s=LEASE_S):
-        assert (await client.wait(receipt.id)).result == 1
+        assert (await client.jobs.wait(receipt.id)).result == 1
 
 
 async def test_a_worker_whose_lease_is_lost_is_cancelled_and_completes_nothing(
@@ -161,7 +161,7 @@ async def test_a_worker_whose_lease_is_lost_is_cancelled_and_completes_nothing(
             cancelled.set()
         return "too late"
 
-    receipt = await client.accept("q", 1, key="k")
+    receipt = await client.send("q", 1, key="k")
     async with Client(served.url) as other, Working(client, stuck, lease_s=LEASE_S) as worker:
         await began.wait()
         cutter.deaf.set()
@@ -170,10 +170,10 @@ async def test_a_worker_whose_lease_is_lost_is_cancelled_and_completes_nothing(
         worker.stop()
         claims: list[ClaimedJob] = []
         while not claims:
-            claims = await other.claim("q", wait_s=5, lease_s=60)
+            claims = await other.jobs.claim("q", wait_s=5, lease_s=60)
         cutter.deaf.clear()
-        await other.complete(claims[0].id, claims[0].token, "in time")
-        assert (await other.wait(receipt.id)).result == "in time"
+        await other.jobs.complete(claims[0].id, claims[0].token, result="in time")
+        assert (await other.jobs.wait(receipt.id)).result == "in time"
     assert not any("/complete" in line for line in cutter.requests)
     assert "its lease was lost in attempt 1" in caplog.text
 
@@ -185,13 +185,13 @@ async def test_a_job_that_moved_on_cannot_be_completed(
     caplog.set_level(logging.INFO)
 
     async def cancel_and_return(claim: ClaimedJob) -> str:
-        await client.cancel(claim.id)
+        await client.jobs.cancel(claim.id)
         return "done?"
 
-    receipt = await client.accept("q", 1, key="k")
+    receipt = await client.send("q", 1, key="k")
     async with Working(client, cancel_and_return):
-        assert (await client.wait(receipt.id)).state == "cancelled"
-    assert (await client.job(receipt.id)).result is None
+        assert (await client.jobs.wait(receipt.id)).state == "cancelled"
+    assert (await client.jobs.get(receipt.id)).result is None
     assert "stale_token" in caplog.text
 
 
@@ -206,8 +206,8 @@ async def test_a_completion_whose_answer_is_lost_is_said_again(
 
     cutter.word, cutter.losses = "/complete", [Loss.ANSWER, Loss.REQUEST, Loss.HALF]
     async with Working(client, note):
-        receipts = [await client.accept("q", n, key=str(n)) for n in range(5)]
-        jobs = [await client.wait(receipt.id) for receipt in receipts]
+        receipts = [await client.send("q", n, key=str(n)) for n in range(5)]
+        jobs = [await client.jobs.wait(receipt.id) for receipt in receipts]
     assert cutter.losses == []
     assert {(job.state, job.attempt, job.result) for job in jobs} == {("done", 1, "fine")}
     assert sorted(ran) == list(range(5))
@@ -221,12 +221,12 @@ async def test_a_worker_outlives_a_server_that_is_away(
 
     async with Client(cutter.url, patience_s=0) as impatient, Client(served.url) as client:
         cutter.deaf.set()
-        receipt = await client.accept("q", 1, key="k")
+        receipt = await client.send("q", 1, key="k")
         async with Working(impatient, fine, wait_s=1):
             while "no jobs of q: " not in caplog.text:
-                await client.job(receipt.id)
+                await client.jobs.get(receipt.id)
             cutter.deaf.clear()
-            assert (await client.wait(receipt.id)).state == "done"
+            assert (await client.jobs.wait(receipt.id)).state == "done"
 
 
 async def test_a_worker_that_is_stopped_finishes_what_is_at_hand(client: Client) -> None:
@@ -237,22 +237,22 @@ async def test_a_worker_that_is_stopped_finishes_what_is_at_hand(client: Client)
         await go_on.wait()
         return "finished"
 
-    first = await client.accept("q", 1, key="first")
+    first = await client.send("q", 1, key="first")
     working = Working(client, patient, concurrency=1)
     async with working as worker:
         await began.wait()
-        second = await client.accept("q", 2, key="second")
+        second = await client.send("q", 2, key="second")
         worker.stop()
         assert not working.task.done()
         go_on.set()
-    assert (await client.job(first.id)).result == "finished"
-    assert (await client.job(second.id)).state == "ready"
+    assert (await client.jobs.get(first.id)).result == "finished"
+    assert (await client.jobs.get(second.id)).state == "ready"
 
 
 async def test_a_worker_that_waits_for_jobs_stops_at_once(client: Client, cutter: Cutter) -> None:
     async with Working(client, speechless, wait_s=60) as worker:
         while not any("/claim" in line for line in cutter.requests):
-            await client.queues()
+            await client.queues.list()
         worker.stop()
 
 
@@ -266,14 +266,14 @@ async def test_a_worker_that_is_cancelled_gives_up_what_is_at_hand(client: Clien
         finally:
             cancelled.set()
 
-    receipt = await client.accept("q", 1, key="k")
+    receipt = await client.send("q", 1, key="k")
     task = asyncio.create_task(client.worker("q", stuck).run())
     await began.wait()
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
     assert cancelled.is_set()
-    assert (await client.job(receipt.id)).state == "leased"
+    assert (await client.jobs.get(receipt.id)).state == "leased"
 
 
 @pytest.mark.parametrize("concurrency", [0, -1, 1.5, 1_001, None])

@@ -41,7 +41,7 @@ PRINTS: dict[tuple[str, str], list[str]] = {
     ],
     ("server.md", "parcels"): ["done lamp shipped", "token 1"],
     ("timers.md", "remind-"): ["nightly active", "order-7 is waiting to be paid"],
-    ("timers.md", "move_timer"): ["2033-05-18T07:00:00.000Z", "cancelled"],
+    ("timers.md", "timers.move"): ["2033-05-18T07:00:00.000Z", "cancelled"],
     ("rooms.md", "shopping"): ["['milk']", "step 2", "[] ['milk']", "[] ['bread', 'milk']"],
     ("seats.md", "max_wins"): [
         "ann seated X",
@@ -220,11 +220,11 @@ async def a_place_in_line(text: str, reader: Reader) -> None:
     told: list[Any] = []
     indented = "".join(f"    {line}\n" for line in text.splitlines())
     piece = declare(
-        f"async def piece(client):\n{indented}        return standing.place\n",
+        f"async def piece(client):\n{indented}        return followed.place\n",
         print=lambda *words: told.append(words),
     )["piece"]
     async with Served() as served, Client(served.url) as client:
-        await client.create_table("corner")
+        await client.tables.create(id="corner")
         place = await piece(client)
     assert (place.role, place.marker) == ("seated", "X")
 
@@ -292,7 +292,7 @@ PARTS: dict[tuple[str, str], Callable[[str, Reader], Any]] = {
     ("games.md", "class Nim(Rules)"): rules_of_a_game,
     ("games.md", "async def challenge"): a_match_without_a_table,
     ("seats.md", "class Nim:"): a_referee,
-    ("seats.md", "client.stand"): a_place_in_line,
+    ("seats.md", "tables.follow"): a_place_in_line,
     ("timers.md", "def receive(secret: str"): a_receiver_in_python,
     ("timers.md", "export function receive"): a_receiver_in_node,
     ("server.md", "lifespan(web"): lines_of("examples/mounted.py"),

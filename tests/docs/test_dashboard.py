@@ -40,16 +40,16 @@ async def measured(served: Served) -> dict[str, set[str]]:
 
     async with Client(served.url) as client:
         for key in ("a", "a", "b"):
-            await client.accept("orders", 1, key=key)
-        [job] = await client.claim("orders")
-        await client.complete(job.id, job.token)
+            await client.send("orders", 1, key=key)
+        [job] = await client.jobs.claim("orders")
+        await client.jobs.complete(job.id, job.token)
         hook = {"url": f"{served.url}/v1/inbox/heard", "body": {"key": "k", "body": 1}}
-        timer = await client.set_timer(**hook, delay_s=0)
+        timer = await client.timers.create(**hook, delay_s=0)
         await asyncio.gather(app.run(bump), app.run(bump))
         async with client.live() as live:
             room = await live.join("room", create=True)
             await room.map("m").set("k", 1)
-        while (await client.timer(timer.id)).state != "success":  # noqa: ASYNC110 - nobody tells
+        while (await client.timers.get(timer.id)).state != "success":  # noqa: ASYNC110 - nobody tells
             await asyncio.sleep(0)
     async with aiohttp.ClientSession(served.url) as session:
         async with session.ws_connect("/v1/ws") as way:

@@ -43,10 +43,10 @@ async def test_both_are_served_side_by_side(shop: str) -> None:
 
         # The same order over the API is the same job: but for another caller, since each has
         # keys of its own.
-        receipt = await client.accept("orders", {"item": "sofa"}, key="1042", wait_s=30)
+        receipt = await client.send("orders", {"item": "sofa"}, key="1042", wait_s=30)
         assert (receipt.duplicate, receipt.result) == (False, "one sofa sold")
         with pytest.raises(KeyReused):
-            await client.accept("orders", {"item": "lamp"}, key="1042")
+            await client.send("orders", {"item": "lamp"}, key="1042")
         async with session.get("/stock/sofa") as answer:
             assert (await answer.json())["left"] == 4
 
@@ -58,14 +58,14 @@ async def test_all_of_the_api_is_below_the_prefix(shop: str) -> None:
     async with aiohttp.ClientSession(shop) as session, Client(f"{shop}/onceward") as client:
         worker = client.worker("greetings", greet, wait_s=1)
         working = asyncio.create_task(worker.run())
-        receipt = await client.accept("greetings", "Ann", key="k", wait_s=30)
+        receipt = await client.send("greetings", "Ann", key="k", wait_s=30)
         assert receipt.result == "Hello Ann"
         worker.stop()
         await working
-        async with client.hold("a/b"):
-            assert (await client.lock("a/b")).held == 1
+        async with client.locks.hold(["a/b"]):
+            assert (await client.locks.get("a/b")).held == 1
         with pytest.raises(NoSuchJob):
-            await client.job("nothing")
+            await client.jobs.get("nothing")
         for path in ("readyz", "healthz", "metrics", "docs", "openapi.json"):
             async with session.get(f"/onceward/{path}") as answer:
                 assert answer.status == 200, path

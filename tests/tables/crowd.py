@@ -16,7 +16,7 @@ from onceward.errors import OncewardError
 from onceward.rooms.frames import Change, ServerFrame
 
 TABLE = "crowded"
-POLICY = {"max_wins": 3, "idle_ms": 0, "grace_ms": 0, "waiting_ms": 0}
+POLICY = {"max_wins": 3, "idle_s": 0, "grace_s": 0, "waiting_s": 0}
 
 
 class Crowd:
@@ -34,7 +34,7 @@ class Crowd:
     async def run(self) -> None:
         """Let them come, and judge what was seen."""
         async with Client(self.urls[0]) as client:
-            await client.create_table(TABLE, policy=POLICY)
+            await client.tables.create(id=TABLE, policy=POLICY)
             watcher = client.live(token="dev:watcher")
             steps: list[Change] = []
             async with watcher:
@@ -56,7 +56,7 @@ class Crowd:
                 finally:
                     await asyncio.gather(*[live.close() for live in lives])
                 async with asyncio.timeout(120):
-                    last = (await client.room_info(room.id)).seq
+                    last = (await client.rooms.get(room.id)).seq
                     while steps[-1].seq < last:  # noqa: ASYNC110 - nobody else could tell
                         await asyncio.sleep(0)
                 await self._judge_end(client)
@@ -91,7 +91,7 @@ class Crowd:
         chance = random.Random(1)
         more = 20
         while more:
-            table = await client.table(TABLE)
+            table = await client.tables.get(TABLE)
             more -= self._joined.is_set()
             if table.phase != "playing":
                 await asyncio.sleep(0)
@@ -99,7 +99,7 @@ class Crowd:
             winner = chance.choice(sorted(seat.user for seat in table.seats.values() if seat))
             winners = [winner] if chance.random() < 0.8 else []
             try:
-                await client.end_game(TABLE, winners, game=table.number)
+                await client.tables.result(TABLE, winners=winners, game=table.number)
                 self.results += 1
             except OncewardError as error:
                 if error.code not in ("other_game", "no_game", "not_seated"):
@@ -108,11 +108,13 @@ class Crowd:
     async def _judge_end(self, client: Client) -> None:
         """All who stayed are there, once, and their positions are 1, 2, 3 … in order."""
         stayed = [user for user in self.users if user not in self.leaving]
-        table = await client.table(TABLE)
+        table = await client.tables.get(TABLE)
         seated = {seat.user for seat in table.seats.values() if seat}
         assert len(seated) == 2
         assert table.waiting == len(stayed) - 2
-        places = await asyncio.gather(*[client.place(TABLE, user=user) for user in self.users])
+        places = await asyncio.gather(
+            *[client.tables.place(TABLE, user=user) for user in self.users]
+        )
         assert {place.user for place in places if place.role == "seated"} == seated
         waiting = sorted((p.number, p.position) for p in places if p.role == "waiting")
         assert [position for _, position in waiting] == list(range(1, table.waiting + 1))

@@ -186,7 +186,7 @@ async def test_a_game_goes_on_when_the_node_that_owns_its_table_is_killed(
             assert table["seats"]["O"]["user"] == seated["O"].name
             assert table["waiting"] == 1
     async with Client(nodes.urls[1]) as client:
-        log = await client.match_log(match)
+        log = await client.matches.log(match)
         assert [entry["type"] for entry in log] == ["begun", *["moved"] * 5]
 
 

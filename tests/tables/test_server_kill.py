@@ -13,7 +13,7 @@ from tests.server_process import ServerProcess
 
 SOAK = os.environ.get("ONCEWARD_SOAK") == "1"
 KILLS, PEOPLE, CONNECTIONS = (30, 900, 20) if SOAK else (1, 40, 4)
-POLICY = {"idle_ms": 0, "grace_ms": 60_000, "waiting_ms": 0, "max_wins": 3}
+POLICY = {"idle_s": 0, "grace_s": 60, "waiting_s": 0, "max_wins": 3}
 
 pytestmark = [pytest.mark.tables, pytest.mark.timeout(2_700 if SOAK else 300)]
 
@@ -47,11 +47,11 @@ class Evening:
     async def play(self, client: Client) -> None:
         """End games, each once, until everyone has come."""
         while len(self.joined) < PEOPLE:
-            table = await client.table("t")
+            table = await client.tables.get("t")
             if table.phase == "playing":
                 winner = table.players["X"]
                 try:
-                    await client.end_game("t", [winner], game=table.number)
+                    await client.tables.result("t", winners=[winner], game=table.number)
                     self.ended += 1
                 except OncewardError as error:
                     if error.code != "outcome_unknown":
@@ -74,7 +74,7 @@ async def test_a_server_killed_while_people_join_loses_nobody(tmp_path: Path) ->
         users = [f"u{number}" for number in range(PEOPLE)]
         evening = Evening(server)
         async with Client(server.url) as client:
-            await client.create_table("t", policy=POLICY)
+            await client.tables.create(id="t", policy=POLICY)
             lives = [Live(server.url, token=f"dev:c{n}") for n in range(CONNECTIONS)]
             for live in lives:
                 await live.open()
@@ -82,11 +82,11 @@ async def test_a_server_killed_while_people_join_loses_nobody(tmp_path: Path) ->
             await asyncio.gather(*work, evening.play(client), evening.kill())
             for live in lives:
                 await live.close()
-            table = await client.table("t")
+            table = await client.tables.get("t")
             assert table.phase == "playing"
             assert table.number >= evening.ended
             assert table.waiting == PEOPLE - 2
-            places = [await client.place("t", user=user) for user in users]
+            places = [await client.tables.place("t", user=user) for user in users]
             seated = sorted(place.marker for place in places if place.role == "seated")
             assert seated == ["O", "X"]
             waiting = sorted((p.number, p.position) for p in places if p.role == "waiting")

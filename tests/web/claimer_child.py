@@ -11,7 +11,8 @@ from typing import Any
 
 import uvloop
 
-from onceward.client import ClaimedJob, Client
+from onceward.client import ClaimedJob, Client, JobOutcome
+from onceward.client.jobs import Jobs
 from onceward.clock import Clock
 from tests.web.plain import Plain
 
@@ -32,14 +33,15 @@ class Notes:
         os.write(self._file, f"{id_} {token}\n".encode())
 
 
-class NotingClient(Client):
-    """Notes what is completed."""
+class NotingJobs(Jobs):
+    """Records completed jobs."""
 
     notes: Notes
 
-    async def complete(self, id_: str, token: str, result: Any = None) -> None:
-        await super().complete(id_, token, result)
-        self.notes.completed(id_, token)
+    async def complete(self, id: str, token: str, *, result: Any = None) -> JobOutcome:
+        outcome = await super().complete(id, token, result=result)
+        self.notes.completed(id, token)
+        return outcome
 
 
 async def work(port: int, notes: Notes) -> None:
@@ -49,8 +51,9 @@ async def work(port: int, notes: Notes) -> None:
         await Clock().sleep(WORK_S)
         return claim.token
 
-    async with NotingClient(f"http://127.0.0.1:{port}") as client:
-        client.notes = notes
+    async with Client(f"http://127.0.0.1:{port}") as client:
+        client.jobs = jobs = NotingJobs(client)
+        jobs.notes = notes
         options = {"concurrency": CONCURRENCY, "lease_s": LEASE_S, "wait_s": 2}
         await client.worker(QUEUE, handle, **options).run()
 

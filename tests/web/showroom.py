@@ -98,11 +98,11 @@ class Shop:
         await self.sell(client, "vase", 2)
         await self.sell(client, "sofa", 4)
         await self.sell(client, "piano", 1)
-        await client.accept("mail", {"to": "nobody", "text": SCRIPT}, key=SCRIPT)
-        await client.accept("parcels", {"order": "order-1042"}, key="parcel-7")
-        await client.accept("parcels", {"order": "order-1043"}, key="parcel-8", delay_ms=3_600_000)
+        await client.send("mail", {"to": "nobody", "text": SCRIPT}, key=SCRIPT)
+        await client.send("parcels", {"order": "order-1042"}, key="parcel-7")
+        await client.send("parcels", {"order": "order-1043"}, key="parcel-8", delay_s=3_600)
         for _ in range(5):  # an impatient sender
-            await client.accept("parcels", {"order": "order-1042"}, key="parcel-7")
+            await client.send("parcels", {"order": "order-1042"}, key="parcel-7")
         closed = "http://127.0.0.1:9/hook"
         await client.call(
             "POST", "v1", "endpoints", type=dict, body={"id": "carrier", "url": closed}
@@ -142,7 +142,7 @@ class Shop:
             order = f"order-{number}"
             body = {"order": order, "item": item, "customer": f"customer{number}@example.com"}
             for _ in range(times):
-                await client.accept("orders", body, key=order)
+                await client.send("orders", body, key=order)
 
     async def at_table(self, client: Client, deed: str, **body: Any) -> None:
         await client.call("POST", "v1", "tables", "canteen", deed, type=dict, body=body)
@@ -152,7 +152,7 @@ class Shop:
         await client.call("POST", "v1", "rooms", room, "ops", type=dict, body=body)
 
     async def _ask(self, client: Client, owner: str) -> None:
-        await client.acquire("label-printer", owner=owner, lease_s=3_600, wait_s=60)
+        await client.locks.acquire(["label-printer"], owner=owner, lease_s=3_600, wait_s=60)
 
     async def _waiting(self, client: Client, name: str) -> int:
         """How many wait for a lock."""

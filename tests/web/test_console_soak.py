@@ -67,10 +67,10 @@ def traffic(server: ServerProcess) -> Iterator[None]:
             while not over.is_set():
                 number += 1
                 for _ in range(2):
-                    await client.accept("live", number, key=f"live-{number}")
-                for claim in await client.claim("live", max=10):
-                    await client.complete(claim.id, claim.token)
-                await client.claim("empty", wait_s=0.02)  # to rest
+                    await client.send("live", number, key=f"live-{number}")
+                for claim in await client.jobs.claim("live", max=10):
+                    await client.jobs.complete(claim.id, claim.token)
+                await client.jobs.claim("empty", wait_s=0.02)  # to rest
 
     def run() -> None:
         try:

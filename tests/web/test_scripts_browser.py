@@ -204,7 +204,7 @@ async def test_browsers_and_programs_see_the_same_whatever_happens(
         server = stack.enter_context(ServerProcess(tmp_path))
         client = await stack.enter_async_context(Client(server.url))
         # So much is done while a tab is offline that less would not reach back to where it was.
-        await client.create_room("r", keep=limits.ROOM_KEEP_STEPS_MAX)
+        await client.rooms.create(id="r", keep=limits.ROOM_KEEP_STEPS_MAX)
         pages = await stack.enter_async_context(tabs(browser, server.url, TABS))
         for number, page in enumerate(pages):
             await page.evaluate(ENTER, [f"tab {number}", chance.randrange(1 << 32)])

@@ -53,7 +53,7 @@ class Callers:
                 assert status == (200 if receipt["duplicate"] else 202), receipt
                 self._heard(key, receipt["id"], receipt["duplicate"])
             else:
-                got = await client.accept(QUEUE, {"key": key}, key=key)
+                got = await client.send(QUEUE, {"key": key}, key=key)
                 self._heard(key, got.id, got.duplicate)
         connection.close()
 
@@ -160,7 +160,7 @@ async def test_each_key_is_one_job_that_is_completed_once_however_often_all_are_
                 tasks.create_task(kill(server, crew, callers, 10 if soak else 3, random))
             async with Client(server.url, patience_s=120) as client:
                 for id_ in callers.ids.values():
-                    await client.wait(id_)
+                    await client.jobs.wait(id_)
         finally:
             crew.end()
         assert callers.ids.keys() == set(keys)

@@ -3,8 +3,7 @@
 from collections.abc import Callable, Sequence
 
 from onceward.api.room_changes import ListOp, RoomOperation
-from onceward.client.transport import kind_of
-from onceward.errors import OncewardError, find_kind
+from onceward.errors import OncewardError, class_of, find_kind
 from onceward.rooms.state import Effect
 
 Place = tuple[str, str, str | None]
@@ -74,5 +73,5 @@ def places_of(ops: Sequence[RoomOperation], effects: Sequence[Effect]) -> list[P
 def error_of(code: str, detail: str) -> OncewardError:
     """The exception for an error code of the server."""
     if find_kind(code) is not None:
-        return kind_of(code)(detail, code=code)
+        return class_of(code)(detail, code=code)
     return OncewardError(f"{detail} [{code[:100]}]", code="internal")

@@ -23,8 +23,8 @@ answers = binder(ROUTES)
 @answers(api.SEND)
 async def send(call: Call, queue: str, asked: api.Wait, message: api.Message) -> Response:
     options = _options(message)
-    key = idempotency_key(call.request, message.key)
-    options["key"] = call.app.inbox.key_of(queue, message.body) if key is None else key
+    header = idempotency_key(call.request, message.key)
+    options["key"] = _key(call, queue, message, header)
     receipt = await call.app.send(queue, message.body, **options, caller=call.caller.caller)
     shown = _receipt(receipt)
     if asked.wait_ms and receipt.state not in ENDED:
@@ -40,12 +40,12 @@ async def send(call: Call, queue: str, asked: api.Wait, message: api.Message) ->
 async def send_many(call: Call, queue: str, batch: api.MessageBatch) -> api.MessageVerdicts:
     verdicts: list[Receipt | OncewardError | None] = []
     messages: list[dict[str, Any]] = []
-    for message in batch.messages:
+    header = idempotency_key(call.request, None)
+    for number, message in enumerate(batch.messages):
         options = _options(message)
         try:
             _admit_key(message.key)
-            if message.key is None:
-                options["key"] = call.app.inbox.key_of(queue, message.body)
+            options["key"] = _key(call, queue, message, header and f"{header}-{number}")
         except BadInput as rejected:
             verdicts.append(rejected)
             continue
@@ -53,6 +53,19 @@ async def send_many(call: Call, queue: str, batch: api.MessageBatch) -> api.Mess
         messages.append({"body": message.body, **options, "caller": call.caller.caller})
     found = iter(await call.app.send_many(queue, messages))
     return api.MessageVerdicts([_verdict(verdict or next(found)) for verdict in verdicts])
+
+
+def _key(call: Call, queue: str, message: api.Message, header: str | None) -> str:
+    """The key of a message: its own, the one from fields of its body, or that of the request.
+
+    The fields come before the header: clients fill the header if no key is given. Raises
+    `BadInput`.
+    """
+    if message.key is not None:
+        return message.key
+    if header is not None and not call.app.node.queue_settings(queue).key_fields:
+        return header
+    return call.app.inbox.key_of(queue, message.body)
 
 
 def idempotency_key(request: Request, key: str | None) -> str | None:

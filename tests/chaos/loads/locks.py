@@ -46,7 +46,7 @@ async def find_locks(world: World, found: Found) -> None:
 async def _held(world: World, name: str) -> int:
     async def ask(client: Client) -> Lock | None:
         try:
-            return await client.lock(name)
+            return await client.locks.get(name)
         except OncewardError as error:
             if error.code != "no_such_lock":
                 raise

@@ -62,7 +62,7 @@ class Messages:
         self, queue: str, body: dict[str, Any], message: Message, **options: Any
     ) -> None:
         async def accept(client: Client) -> None:
-            receipt = await client.accept(queue, body, key=message.key, **options)
+            receipt = await client.send(queue, body, key=message.key, **options)
             message.ids.add(receipt.id)
 
         await self._world.insist(accept)
@@ -73,7 +73,7 @@ class Messages:
 
         async def wait(id_: str) -> None:
             async def ask(client: Client) -> Job:
-                return await client.job(id_, wait_s=1)
+                return await client.jobs.get(id_, wait_s=1)
 
             async with room:
                 while not (await self._world.insist(ask)).ended:

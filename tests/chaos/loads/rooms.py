@@ -7,10 +7,10 @@ from random import Random
 from typing import Any
 
 from onceward import limits
+from onceward.api.rooms import RoomSnapshot
 from onceward.client import Client
 from onceward.client.rooms.live import Live
 from onceward.client.rooms.room import Room
-from onceward.client.rooms.views import RoomState
 from onceward.clock import Clock
 from onceward.errors import OncewardError
 from tests.chaos.history import Found, Member
@@ -123,8 +123,8 @@ class Rooms:
     async def find(self, found: Found) -> None:
         for room, people in self.people.items():
 
-            async def ask(client: Client, room: str = room) -> RoomState:
-                return await client.room_state(room)
+            async def ask(client: Client, room: str = room) -> RoomSnapshot:
+                return await client.rooms.snapshot(room)
 
             state = await self._world.insist(ask)
             copies = {person.name: person.seen() for person in people}

@@ -4,15 +4,15 @@ import asyncio
 from random import Random
 from typing import Any
 
+from onceward.api.rooms import RoomEntry
 from onceward.client import Client
-from onceward.client.rooms.views import RoomStep
 from onceward.errors import HistoryGone, OncewardError
 from tests.chaos.history import Found, Move, Place, Table
 from tests.chaos.world import World
 
 TABLE, ROOM = "corner", "table:corner"
 SEATS, PEOPLE = 2, 6
-POLICY = {"idle_ms": 0, "turn_ms": 0, "grace_ms": 0, "waiting_ms": 0, "max_wins": 3}
+POLICY = {"idle_s": 0, "turn_s": 0, "grace_s": 0, "waiting_s": 0, "max_wins": 3}
 # What is said to one who comes too late: the game has gone on, or someone has left.
 TOO_LATE = {
     *("stale_move", "not_your_turn", "no_game", "other_game", "not_seated", "match_over"),
@@ -48,13 +48,13 @@ class Tables:
 
     async def _make(self, client: Client) -> None:
         try:
-            await client.create_table(TABLE, policy=POLICY, game="nim")
+            await client.tables.create(id=TABLE, policy=POLICY, game="nim")
         except OncewardError as error:
             if error.code != "table_exists":
                 raise
 
     async def _join(self, user: str) -> None:
-        await self._world.insist(lambda client: client.join_table(TABLE, user=user))
+        await self._world.insist(lambda client: client.tables.join(TABLE, user=user))
         self._table.people[user] = True
         self._joins += 1
 
@@ -63,7 +63,7 @@ class Tables:
         while not stopped.is_set():
             await self._world.clock.sleep(chance.uniform(0, 8) * self._pause_s)
             user = chance.choice(self._users)
-            await self._world.insist(lambda client: client.leave_table(TABLE, user=user))  # noqa: B023
+            await self._world.insist(lambda client: client.tables.leave(TABLE, user=user))  # noqa: B023
             self._table.people[user] = False
             self._leaves += 1
             if chance.random() < 0.9 or sum(self._table.people.values()) <= SEATS:
@@ -74,7 +74,7 @@ class Tables:
     async def _play(self, stopped: asyncio.Event) -> None:
         chance = Random(f"{self._seed} players")
         while not stopped.is_set():
-            game = await self._world.insist(lambda client: client.room_map(ROOM, "game"))
+            game = await self._world.insist(lambda client: client.rooms.get_map(ROOM, "game"))
             if "now" in game:
                 await self._move(game["now"], chance)
             await self._world.clock.sleep(chance.uniform(0, 2) * self._pause_s)
@@ -106,20 +106,20 @@ class Tables:
         more = True
         while more:
             try:
-                steps, next_ = await self._world.insist(
-                    lambda client: client.room_history(ROOM, since=self._seen, limit=PAGE)
+                page = await self._world.insist(
+                    lambda client: client.rooms.history(ROOM, since=self._seen, limit=PAGE)
                 )
             except HistoryGone:
-                state = await self._world.insist(lambda client: client.room_state(ROOM))
+                state = await self._world.insist(lambda client: client.rooms.snapshot(ROOM))
                 self._seen = state.seq
                 seats = state.maps.get("seats", {})
                 self._seats = {marker: seat["user"] for marker, seat in seats.items() if seat}
                 continue
-            for step in steps:
+            for step in page.entries:
                 self._see(step)
-            more = next_ is not None
+            more = page.next is not None
 
-    def _see(self, step: RoomStep) -> None:
+    def _see(self, step: RoomEntry) -> None:
         self._seen = step.seq
         for op in step.ops:
             if op.get("map") == "seats":
@@ -139,7 +139,7 @@ class Tables:
         for user in self._users:
             place = await self._world.insist(lambda c: c.place(TABLE, user=user))  # noqa: B023
             places[user] = Place(place.role, place.marker, place.number, place.position)
-        await self._world.insist(lambda client: client.close_table(TABLE))
+        await self._world.insist(lambda client: client.tables.close(TABLE))
         for match in {move.match for move in self._table.moves}:
             entries = await self._world.insist(lambda c: c.match_log(match))  # noqa: B023
             moves = [entry for entry in entries if entry["type"] == "moved"]

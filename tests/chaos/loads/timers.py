@@ -59,7 +59,7 @@ class Timers:
         target["every_s" if repeats else "delay_s"] = delay_s
 
         async def ask(client: Client) -> TimerView:
-            return await client.set_timer(id_, **target)
+            return await client.timers.create(id=id_, **target)
 
         timer = Timer(time.time() * 1_000, round(delay_s * 1_000), repeats=repeats, webhook=webhook)
         self._world.history.timers[id_] = timer
@@ -70,10 +70,10 @@ class Timers:
         delay_s = round(delay_s, 3)
         asked_ms = time.time() * 1_000
         try:
-            view = await self._world.insist(lambda client: client.move_timer(id_, delay_s=delay_s))
+            view = await self._world.insist(lambda client: client.timers.move(id_, delay_s=delay_s))
         except AlreadyEnded:
             # Before it was moved, or after that, if the answer to it was lost.
-            view = await self._world.insist(lambda client: client.timer(id_))
+            view = await self._world.insist(lambda client: client.timers.get(id_))
         if view.due_ms != timer.due_ms:  # else it had fired when it was to be moved
             timer.asked_ms, timer.delay_ms = asked_ms, round(delay_s * 1_000)
             timer.due_ms = view.due_ms
@@ -81,7 +81,7 @@ class Timers:
 
     async def _cancel(self, id_: str, timer: Timer) -> None:
         try:
-            view = await self._world.insist(lambda client: client.cancel_timer(id_))
+            view = await self._world.insist(lambda client: client.timers.cancel(id_))
         except AlreadyEnded:
             return
         timer.cancelled = view.state == "cancelled"
@@ -96,7 +96,7 @@ class Timers:
                 if timer.repeats:
                     await self._cancel(id_, timer)
                 while True:
-                    view = await self._world.insist(lambda client: client.timer(id_))
+                    view = await self._world.insist(lambda client: client.timers.get(id_))
                     done = view.last is None or view.last.state == "done"
                     if view.state in OVER and done:
                         return

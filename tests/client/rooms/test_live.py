@@ -108,8 +108,8 @@ async def test_a_presence_against_the_schema_is_taken_back_and_reported(
     served: Served, stack: AsyncExitStack
 ) -> None:
     client = await stack.enter_async_context(Client(served.url))
-    await client.create_room("shaped")
-    await client.make_in_room("shaped", "presences", "p", schema={"type": "number"})
+    await client.rooms.create(id="shaped")
+    await client.rooms.put_presence("shaped", "p", schema={"type": "number"})
     ann, bob = await connect(stack, served.url), await connect(stack, served.url)
     one, two = await ann.join("shaped"), await bob.join("shaped")
     refused: list[str] = []
@@ -208,7 +208,7 @@ async def test_who_lost_a_full_room_gets_in_again_when_there_is_a_place(
             await super().sleep(seconds)
 
     client = await stack.enter_async_context(Client(served.url))
-    await client.create_room("small", capacity=1)
+    await client.rooms.create(id="small", capacity=1)
     clock = Held()
     ann = await stack.enter_async_context(Live(served.url, clock=clock, token="dev:ann"))
     ben = await connect(stack, served.url, token="dev:ben")

@@ -70,6 +70,24 @@ async def test_a_key_may_be_made_from_the_body_if_the_queue_says_so() -> None:
         found = await caller.ok(*SEND, {"body": {"order": {"id": "7"}}})
         assert found["key"] == "7"
         assert (await caller(*SEND, {"body": {}})).verdict == (422, "missing_key")
+        header = [("Idempotency-Key", "filled by a client")]
+        again = await caller.ok(*SEND, {"body": {"order": {"id": "7"}}}, headers=header)
+        assert (again["key"], again["duplicate"]) == ("7", True)
+
+
+@virtual
+async def test_the_header_of_a_batch_gives_keys_to_messages_without_one() -> None:
+    async with serving() as caller:
+        batch = {"messages": [{"body": 1}, {"body": 2, "key": "k"}, {"body": 3}]}
+        for duplicate in (False, True):
+            found = await caller.ok(
+                "POST", "/v1/inbox/q/batch", batch, headers=[("Idempotency-Key", "b")]
+            )
+            receipts = [result["accepted"] for result in found["results"]]
+            assert [one["key"] for one in receipts] == ["b-0", "k", "b-2"]
+            assert {one["duplicate"] for one in receipts} == {duplicate}
+        found = await caller.ok("POST", "/v1/inbox/q/batch", batch)
+        assert "missing_key" in [one.get("rejected", {}).get("code") for one in found["results"]]
 
 
 @virtual

@@ -1,37 +1,36 @@
-"""A player's live place at a table, read from the table's room.
+"""A player's live place at a table, computed from the table's room.
 
-Whoever waits knows its number. The room tells how many have gone from each lane, and the numbers
-of the last ones: each lower one since is one place less. Only when more have gone than are told,
-after a long time away, or when one's role changes, is the place asked for.
+A waiter knows its number. The room has the count of waiters that left each lane, and the numbers
+of the last ones: for each lower number that left, the position decreases by one. The client
+requests the place from the server only if more waiters left than the room lists, or if the role
+of the user changes.
 """
 
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
 from onceward.api.tables import Place
+from onceward.client.operations.tables import TablesOperations
 from onceward.client.rooms.room import Room
 from onceward.clock import Clock
 from onceward.errors import OncewardError
 
-if TYPE_CHECKING:
-    from onceward.client.tables import TableCalls
-
 _log = logging.getLogger("onceward.client")
 
 
-class Standing:
-    """Where one is at a table, as it changes."""
+class LivePlace:
+    """The place of a user at a table, kept current by the table's room."""
 
     def __init__(
-        self, calls: "TableCalls", room: Room, place: Place, clock: Clock, user: str
+        self, tables: TablesOperations, room: Room, place: Place, clock: Clock, user: str
     ) -> None:
         self.place = place
-        """Where one is now."""
-        self._calls = calls
+        """The current place."""
+        self._tables = tables
         self._room = room
         self._clock = clock
         self._user = user
@@ -47,12 +46,12 @@ class Standing:
         self._changed()
 
     def subscribe(self, hook: Callable[[Place], object]) -> Callable[[], None]:
-        """Call `hook(place)` with each change; returns what ends that."""
+        """Call `hook(place)` after each change. Returns a function that unsubscribes."""
         self._hooks.append(hook)
         return lambda: self._hooks.remove(hook) if hook in self._hooks else None
 
     def close(self) -> None:
-        """Follow no longer; the place and the room stay. Twice is once."""
+        """Stop following. The user keeps the place, and the room stays open. Idempotent."""
         for end in self._ends:
             end()
         self._ends = []
@@ -62,7 +61,7 @@ class Standing:
 
     @property
     def wait_ms(self) -> int:
-        """About how long one waits yet."""
+        """The estimated wait."""
         state: dict[str, int] = self._room.map("table").get("state") or {}
         share_ms = state.get("pace_ms", 0)
         now_ms = state.get("paused_ms", 0) or self._clock.now_ms()
@@ -133,14 +132,14 @@ class Standing:
     def _ask(self) -> None:
         self._again = True
         if self._asking is None or self._asking.done():
-            self._asking = asyncio.create_task(self._asks(), name="onceward-standing")
+            self._asking = asyncio.create_task(self._asks(), name="onceward-live-place")
 
     async def _asks(self) -> None:
         while self._again:
             self._again = False
             self._came = (self._room.map("table").get("state") or {}).get("came", 0)
             try:
-                found = await self._calls.place(self.place.table, user=self._user)
+                found = await self._tables.place(self.place.table, user=self._user)
             except OncewardError as error:
                 _log.warning("a place at %s is not known: %s", self.place.table, error)
                 return

@@ -1,0 +1,198 @@
+"""Client methods for endpoints, from `onceward.api.endpoints`. Written by `make generate`."""
+
+from collections.abc import AsyncIterator, Mapping
+from typing import Any
+
+from msgspec import UNSET, UnsetType
+
+from onceward.api import endpoints as api
+from onceward.api.arguments import as_dict, as_struct, in_ms
+from onceward.api.retries import RetryPolicy
+from onceward.api.timers import Timer
+from onceward.client.operations.base import Operations
+
+
+class EndpointsOperations(Operations):
+    """Operations on endpoints: webhook receivers and their secrets."""
+
+    async def create(
+        self,
+        url: str,
+        *,
+        headers: Mapping[str, str] | None = None,
+        description: str = "",
+        disabled: bool = False,
+        retry: RetryPolicy | Mapping[str, Any] | None = None,
+        secret: str | None = None,
+        id: str | None = None,
+    ) -> api.CreatedEndpoint:
+        """Create an endpoint.
+
+        - `url`
+        - `headers`: Sent with every call, beside those of the timer.
+        - `description`
+        - `disabled`: While it is disabled, calls fail at once, and can be resent later.
+        - `retry`: The default of its calls: `pauses_s`, `attempts_max`, `timeout_s`.
+        - `secret`: For a new endpoint: whsec_ and 24 to 64 bytes in base64. By default, the server
+          generates one.
+        - `id`: By default, the server generates one.
+
+        Raises `AddressRefused`, `KeyReused`, `BadInput` (bad_name, bad_endpoint, bad_url,
+        bad_secret).
+        """
+        return await self._transport.run(
+            api.CREATE,
+            body=api.CreateEndpoint(
+                url=url,
+                headers=as_dict("headers", headers) or {},
+                description=description,
+                disabled=disabled,
+                retry=as_struct("retry", retry, RetryPolicy),
+                secret=secret,
+                id=id,
+            ),
+        )
+
+    async def list(
+        self, *, after: str = "", limit: int = 100, everyone: bool = False
+    ) -> api.EndpointPage:
+        """List one's endpoints, or those of all callers.
+
+        - `after`: The cursor of the next page.
+        - `limit`: The maximum number of entries in the response.
+        - `everyone`: Whether to list the endpoints of all callers.
+        """
+        return await self._transport.run(
+            api.LIST, query=api.FindEndpoints(after=after, limit=limit, everyone=everyone)
+        )
+
+    async def iterate(
+        self, *, after: str = "", limit: int = 100, everyone: bool = False
+    ) -> AsyncIterator[api.Endpoint]:
+        """Iterate over the entries of all pages of `list`.
+
+        Arguments and errors are the same. `limit` is the size of a page.
+        """
+        while True:
+            page = await self.list(after=after, limit=limit, everyone=everyone)
+            for one in page.endpoints:
+                yield one
+            if page.next is None:
+                return
+            after = page.next
+
+    async def get(self, id: str, *, secret: bool = False) -> api.Endpoint:
+        """Show an endpoint.
+
+        - `id`: The id of the endpoint.
+        - `secret`: Whether to show its secrets.
+
+        Raises `NoSuchEndpoint`, `BadInput` (bad_name).
+        """
+        return await self._transport.run(api.GET, id, query=api.ShowEndpoint(secret=secret))
+
+    async def put(
+        self,
+        id: str,
+        url: str,
+        *,
+        headers: Mapping[str, str] | None = None,
+        description: str = "",
+        disabled: bool = False,
+        retry: RetryPolicy | Mapping[str, Any] | None = None,
+        secret: str | None = None,
+    ) -> api.Endpoint:
+        """Create or replace an endpoint, without its secrets.
+
+        - `id`: The id of the endpoint.
+        - `url`
+        - `headers`: Sent with every call, beside those of the timer.
+        - `description`
+        - `disabled`: While it is disabled, calls fail at once, and can be resent later.
+        - `retry`: The default of its calls: `pauses_s`, `attempts_max`, `timeout_s`.
+        - `secret`: For a new endpoint: whsec_ and 24 to 64 bytes in base64. By default, the server
+          generates one.
+
+        Raises `AddressRefused`, `BadInput` (bad_name, bad_endpoint, bad_url, bad_secret).
+        """
+        return await self._transport.run(
+            api.PUT,
+            id,
+            body=api.PutEndpoint(
+                url=url,
+                headers=as_dict("headers", headers) or {},
+                description=description,
+                disabled=disabled,
+                retry=as_struct("retry", retry, RetryPolicy),
+                secret=secret,
+            ),
+        )
+
+    async def update(
+        self,
+        id: str,
+        *,
+        url: str | UnsetType = UNSET,
+        headers: Mapping[str, str] | UnsetType = UNSET,
+        description: str | UnsetType = UNSET,
+        disabled: bool | UnsetType = UNSET,
+        retry: RetryPolicy | Mapping[str, Any] | UnsetType | None = UNSET,
+    ) -> api.Endpoint:
+        """Change an endpoint.
+
+        - `id`: The id of the endpoint.
+        - `url`
+        - `headers`
+        - `description`
+        - `disabled`
+        - `retry`
+
+        Raises `NoSuchEndpoint`, `AddressRefused`, `BadInput` (bad_name, bad_endpoint, bad_url,
+        bad_secret).
+        """
+        return await self._transport.run(
+            api.UPDATE,
+            id,
+            body=api.UpdateEndpoint(
+                url=url,
+                headers=as_dict("headers", headers),
+                description=description,
+                disabled=disabled,
+                retry=as_struct("retry", retry, RetryPolicy),
+            ),
+        )
+
+    async def delete(self, id: str) -> api.DeletedEndpoint:
+        """Delete an endpoint.
+
+        - `id`: The id of the endpoint.
+
+        Raises `NoSuchEndpoint`, `BadInput` (bad_name).
+        """
+        return await self._transport.run(api.DELETE, id)
+
+    async def rotate(
+        self, id: str, *, overlap_s: float = 86400.0, secret: str | None = None
+    ) -> api.Endpoint:
+        """Replace the secret, with an overlap.
+
+        - `id`: The id of the endpoint.
+        - `overlap_s`: How long calls are also signed with the previous secret.
+        - `secret`: By default, the server generates one. The same secret again changes nothing.
+
+        Raises `NoSuchEndpoint`, `BadInput` (bad_name, bad_secret).
+        """
+        return await self._transport.run(
+            api.ROTATE,
+            id,
+            body=api.RotateSecret(overlap_ms=in_ms("overlap_s", overlap_s), secret=secret),
+        )
+
+    async def test(self, id: str) -> Timer:
+        """Send a signed test call.
+
+        - `id`: The id of the endpoint.
+
+        Raises `NoSuchEndpoint`, `KeyReused`, `BadInput` (bad_name, bad_endpoint, bad_key).
+        """
+        return await self._transport.run(api.TEST, id)

@@ -1,0 +1,216 @@
+"""Client methods for jobs, from `onceward.api.jobs`. Written by `make generate`."""
+
+import builtins
+from collections.abc import AsyncIterator
+from typing import Any
+
+from msgspec import UNSET, UnsetType
+
+from onceward.api import jobs as api
+from onceward.api.arguments import in_ms
+from onceward.api.messages import Wait
+from onceward.client.operations.base import Operations
+
+
+class JobsOperations(Operations):
+    """Operations on jobs: claim, complete, fail, find, cancel and settle."""
+
+    async def claim(
+        self,
+        queue: str,
+        *,
+        max: int = 1,
+        lease_s: float = 30.0,
+        wait_s: float = 0.0,
+        worker: str = "",
+    ) -> builtins.list[api.ClaimedJob]:
+        """Claim jobs, or wait for some.
+
+        - `queue`: The name of the queue.
+        - `max`
+        - `lease_s`
+        - `wait_s`
+        - `worker`
+
+        Raises `BadInput` (bad_name).
+        """
+        return (
+            await self._transport.run(
+                api.CLAIM,
+                queue,
+                body=api.ClaimJobs(
+                    max=max,
+                    lease_ms=in_ms("lease_s", lease_s),
+                    wait_ms=in_ms("wait_s", wait_s),
+                    worker=worker,
+                ),
+            )
+        ).jobs
+
+    async def complete(self, id: str, token: str, *, result: Any = None) -> api.JobOutcome:
+        """Complete a job.
+
+        - `id`: The id of the job.
+        - `token`
+        - `result`
+
+        Raises `NoSuchJob`, `StaleToken`.
+        """
+        return await self._transport.run(
+            api.COMPLETE, id, body=api.CompleteJob(token=token, result=result)
+        )
+
+    async def fail(
+        self,
+        id: str,
+        token: str,
+        reason: str,
+        *,
+        retry_after_s: float | None = None,
+        not_before_s: float = 0.0,
+        final: bool = False,
+    ) -> api.JobOutcome:
+        """Fail an attempt of a job.
+
+        - `id`: The id of the job.
+        - `token`
+        - `reason`
+        - `retry_after_s`: The pause before the next attempt. By default, the backoff of the queue.
+        - `not_before_s`: The shortest pause before the next attempt.
+        - `final`: Whether the job fails without further attempts.
+
+        Raises `NoSuchJob`, `StaleToken`.
+        """
+        return await self._transport.run(
+            api.FAIL,
+            id,
+            body=api.FailJob(
+                token=token,
+                reason=reason,
+                retry_after_ms=in_ms("retry_after_s", retry_after_s),
+                not_before_ms=in_ms("not_before_s", not_before_s),
+                final=final,
+            ),
+        )
+
+    async def extend(self, id: str, token: str, lease_s: float) -> int:
+        """Renew the lease of a job.
+
+        - `id`: The id of the job.
+        - `token`
+        - `lease_s`
+
+        Raises `NoSuchJob`, `StaleToken`.
+        """
+        return (
+            await self._transport.run(
+                api.EXTEND, id, body=api.ExtendJob(token=token, lease_ms=in_ms("lease_s", lease_s))
+            )
+        ).lease_until_ms
+
+    async def get(self, id: str, *, wait_s: float = 0.0) -> api.Job:
+        """Show a job, or wait for its end.
+
+        - `id`: The id of the job.
+        - `wait_s`: How long to wait for the end of the job.
+
+        Raises `NoSuchJob`.
+        """
+        return await self._transport.run(api.GET, id, query=Wait(wait_ms=in_ms("wait_s", wait_s)))
+
+    async def cancel(self, id: str) -> api.JobOutcome:
+        """Cancel a job.
+
+        - `id`: The id of the job.
+
+        Raises `NoSuchJob`, `AlreadyEnded`.
+        """
+        return await self._transport.run(api.CANCEL, id)
+
+    async def retry(self, id: str) -> api.JobOutcome:
+        """Retry a failed job.
+
+        - `id`: The id of the job.
+
+        Raises `NoSuchJob`, `NotFailed`.
+        """
+        return await self._transport.run(api.RETRY, id)
+
+    async def settle(
+        self, id: str, step: str, done: bool, *, result: Any = None, reason: str = ""
+    ) -> api.JobOutcome:
+        """Settle a step in doubt.
+
+        - `id`: The id of the job.
+        - `step`
+        - `done`: Whether the step was done. If not, it runs again.
+        - `result`: The result of the step, if it was done.
+        - `reason`: How the outcome was found out. It is stored with the job, the caller and the
+          time.
+
+        Raises `NoSuchJob`, `NotFailed`.
+        """
+        return await self._transport.run(
+            api.SETTLE, id, body=api.SettleJob(step=step, done=done, result=result, reason=reason)
+        )
+
+    async def list(
+        self,
+        *,
+        queue: str | UnsetType = UNSET,
+        state: api.State | UnsetType = UNSET,
+        key: str | UnsetType = UNSET,
+        text: str = "",
+        after: str = "",
+        limit: int = 50,
+    ) -> api.JobPage:
+        """List jobs, the newest first.
+
+        - `queue`: The queue; default: all queues of the caller.
+        - `state`: The state of the jobs; default: any.
+        - `key`: The idempotency key of the job.
+        - `text`: A part of the id, the key or the order key.
+        - `after`: The cursor of the next page.
+        - `limit`: The maximum number of entries in the response.
+
+        Raises `BadInput` (bad_key).
+        """
+        return await self._transport.run(
+            api.LIST,
+            query=api.FindJobs(
+                queue=queue, state=state, key=key, text=text, after=after, limit=limit
+            ),
+        )
+
+    async def iterate(
+        self,
+        *,
+        queue: str | UnsetType = UNSET,
+        state: api.State | UnsetType = UNSET,
+        key: str | UnsetType = UNSET,
+        text: str = "",
+        after: str = "",
+        limit: int = 50,
+    ) -> AsyncIterator[api.JobSummary]:
+        """Iterate over the entries of all pages of `list`.
+
+        Arguments and errors are the same. `limit` is the size of a page.
+        """
+        while True:
+            page = await self.list(
+                queue=queue, state=state, key=key, text=text, after=after, limit=limit
+            )
+            for one in page.jobs:
+                yield one
+            if page.next is None:
+                return
+            after = page.next
+
+    async def history(self, id: str) -> api.JobHistory:
+        """Show a job with its steps and effects.
+
+        - `id`: The id of the job.
+
+        Raises `NoSuchJob`.
+        """
+        return await self._transport.run(api.HISTORY, id)

@@ -1,0 +1,82 @@
+"""Client methods for messages, from `onceward.api.messages`. Written by `make generate`."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from onceward.api import messages as api
+from onceward.api.arguments import as_structs, in_ms
+from onceward.client.operations.base import Operations
+
+
+class MessagesOperations(Operations):
+    """Operations on messages: send with an idempotency key, one by one or in batches."""
+
+    async def send(
+        self,
+        queue: str,
+        body: Any,
+        *,
+        order_key: str | None = None,
+        limit_key: str | None = None,
+        priority: int | None = None,
+        attempts_max: int | None = None,
+        key: str | None = None,
+        delay_s: float | None = None,
+        due_ms: int | None = None,
+        wait_s: float = 0.0,
+    ) -> api.Receipt:
+        """Send a message.
+
+        The message is durable when the response arrives. The same key takes effect once.
+
+        - `queue`: The name of the queue.
+        - `body`
+        - `order_key`: Jobs of one queue with the same order key run one after the other, in order.
+        - `limit_key`: The queue's setting `limit_per_key` bounds the running jobs with the same
+          limit key.
+        - `priority`: 0 runs first; default: 5.
+        - `attempts_max`: The number of attempts after which a failure is final. 0: no limit; None:
+          the setting of the queue.
+        - `key`: The idempotency key. Without one, it is made from fields of the body, if the queue
+          has `key_fields`, or else it is the header Idempotency-Key.
+        - `delay_s`
+        - `due_ms`
+        - `wait_s`: How long to wait for the end of the job.
+
+        Raises `KeyReused`, `BadInput` (bad_name, bad_key, missing_key, value_too_large).
+        """
+        return await self._transport.run(
+            api.SEND,
+            queue,
+            body=api.Message(
+                body=body,
+                order_key=order_key,
+                limit_key=limit_key,
+                priority=priority,
+                attempts_max=attempts_max,
+                key=key,
+                delay_ms=in_ms("delay_s", delay_s),
+                due_ms=due_ms,
+            ),
+            query=api.Wait(wait_ms=in_ms("wait_s", wait_s)),
+        )
+
+    async def send_many(
+        self, queue: str, messages: Sequence[api.Message | Mapping[str, Any]]
+    ) -> list[api.MessageVerdict]:
+        """Send many messages.
+
+        With the header Idempotency-Key, messages do not need keys of their own.
+
+        - `queue`: The name of the queue.
+        - `messages`
+
+        Raises `BadInput` (bad_name, bad_key).
+        """
+        return (
+            await self._transport.run(
+                api.SEND_MANY,
+                queue,
+                body=api.MessageBatch(messages=as_structs("messages", messages, api.Message)),
+            )
+        ).results

@@ -1,0 +1,242 @@
+"""Client methods for timers, from `onceward.api.timers`. Written by `make generate`."""
+
+from collections.abc import AsyncIterator, Mapping
+from datetime import datetime
+from typing import Any, Literal
+
+from msgspec import UNSET, UnsetType
+
+from onceward.api import timers as api
+from onceward.api.arguments import as_dict, as_struct, as_time, in_ms
+from onceward.api.retries import RetryPolicy
+from onceward.client.operations.base import Operations
+
+
+class TimersOperations(Operations):
+    """Operations on timers: webhook calls and jobs at a time, once or recurring."""
+
+    async def create(
+        self,
+        *,
+        id: str | None = None,
+        key: str | None = None,
+        url: str | None = None,
+        endpoint: str | None = None,
+        queue: str | None = None,
+        at: int | datetime | str | None = None,
+        delay_s: float | None = None,
+        every_s: float | None = None,
+        cron: str | None = None,
+        zone: str | None = None,
+        catch_up: api.CatchUp = "all",
+        headers: Mapping[str, str] | None = None,
+        body: Any = None,
+        append_id: bool = False,
+        attempts_max: int | None = None,
+        retry: RetryPolicy | Mapping[str, Any] | None = None,
+        order_key: str | None = None,
+        limit_key: str | None = None,
+        priority: int | None = None,
+        due_ms: int | None = None,
+    ) -> api.CreatedTimer:
+        """Create a timer, once for its id or key.
+
+        - `id`: By default, the server generates one.
+        - `key`: An idempotency key in place of an id. It can come as the header Idempotency-Key
+          instead.
+        - `url`
+        - `endpoint`
+        - `queue`
+        - `at`: Milliseconds since 1970, or a text as in RFC 3339. A time in the past is due at
+          once.
+        - `delay_s`
+        - `every_s`
+        - `cron`: Five fields, or six with the second first.
+        - `zone`: The time zone of the cron expression [UTC].
+        - `catch_up`: Which of the times that passed while no server ran count.
+        - `headers`
+        - `body`
+        - `append_id`: Whether the timer's id is appended to the path of the URL.
+        - `attempts_max`
+        - `retry`: When a failed call is retried: `pauses_s`, `attempts_max`, `timeout_s`.
+        - `order_key`
+        - `limit_key`
+        - `priority`
+        - `due_ms`: In place of `at` and `delay_s`: milliseconds since 1970.
+
+        Raises `AddressRefused`, `KeyReused`, `NoSuchEndpoint`, `BadInput` (bad_timer, bad_url,
+        bad_name, bad_key, value_too_large).
+        """
+        return await self._transport.run(
+            api.CREATE,
+            body=api.CreateTimer(
+                id=id,
+                key=key,
+                url=url,
+                endpoint=endpoint,
+                queue=queue,
+                at=as_time("at", at),
+                delay_ms=in_ms("delay_s", delay_s),
+                every_ms=in_ms("every_s", every_s),
+                cron=cron,
+                zone=zone,
+                catch_up=catch_up,
+                headers=as_dict("headers", headers) or {},
+                body=body,
+                append_id=append_id,
+                attempts_max=attempts_max,
+                retry=as_struct("retry", retry, RetryPolicy),
+                order_key=order_key,
+                limit_key=limit_key,
+                priority=priority,
+                due_ms=due_ms,
+            ),
+        )
+
+    async def list(
+        self,
+        *,
+        prefix: str = "",
+        state: api.TimerState | Literal[""] = "",
+        app: bool = False,
+        after: str = "",
+        limit: int = 100,
+    ) -> api.TimerPage:
+        """List one's timers, or the application's.
+
+        - `prefix`: The beginning of the ids.
+        - `state`: The state of the timers; by default, any.
+        - `app`: Whether to list timers of the application itself.
+        - `after`: The cursor of the next page.
+        - `limit`: The maximum number of entries in the response.
+        """
+        return await self._transport.run(
+            api.LIST,
+            query=api.FindTimers(prefix=prefix, state=state, app=app, after=after, limit=limit),
+        )
+
+    async def iterate(
+        self,
+        *,
+        prefix: str = "",
+        state: api.TimerState | Literal[""] = "",
+        app: bool = False,
+        after: str = "",
+        limit: int = 100,
+    ) -> AsyncIterator[api.Timer]:
+        """Iterate over the entries of all pages of `list`.
+
+        Arguments and errors are the same. `limit` is the size of a page.
+        """
+        while True:
+            page = await self.list(prefix=prefix, state=state, app=app, after=after, limit=limit)
+            for one in page.timers:
+                yield one
+            if page.next is None:
+                return
+            after = page.next
+
+    async def get(
+        self, id: str, *, app: bool = False, caller: str | UnsetType = UNSET
+    ) -> api.Timer:
+        """Show a timer.
+
+        - `id`: The id of the timer.
+        - `app`: A timer of the application itself.
+        - `caller`: A timer of another caller.
+
+        Raises `NoSuchTimer`, `BadInput` (bad_name).
+        """
+        return await self._transport.run(api.GET, id, query=api.WhoseTimer(app=app, caller=caller))
+
+    async def move(
+        self,
+        id: str,
+        *,
+        at: int | datetime | str | None = None,
+        delay_s: float | None = None,
+        app: bool = False,
+        caller: str | UnsetType = UNSET,
+    ) -> api.Timer:
+        """Move a timer to another time.
+
+        - `id`: The id of the timer.
+        - `at`
+        - `delay_s`
+        - `app`: A timer of the application itself.
+        - `caller`: A timer of another caller.
+
+        Raises `NoSuchTimer`, `AlreadyEnded`, `BadInput` (bad_name, bad_timer).
+        """
+        return await self._transport.run(
+            api.MOVE,
+            id,
+            body=api.MoveTimer(at=as_time("at", at), delay_ms=in_ms("delay_s", delay_s)),
+            query=api.WhoseTimer(app=app, caller=caller),
+        )
+
+    async def cancel(
+        self, id: str, *, app: bool = False, caller: str | UnsetType = UNSET
+    ) -> api.Timer:
+        """Cancel a timer.
+
+        - `id`: The id of the timer.
+        - `app`: A timer of the application itself.
+        - `caller`: A timer of another caller.
+
+        Raises `NoSuchTimer`, `AlreadyEnded`, `BadInput` (bad_name).
+        """
+        return await self._transport.run(
+            api.CANCEL, id, query=api.WhoseTimer(app=app, caller=caller)
+        )
+
+    async def resend(
+        self, id: str, *, app: bool = False, caller: str | UnsetType = UNSET
+    ) -> api.Timer:
+        """Resend the last firing, with the same id.
+
+        - `id`: The id of the timer.
+        - `app`: A timer of the application itself.
+        - `caller`: A timer of another caller.
+
+        Raises `NoSuchTimer`, `NotFailed`, `BadInput` (bad_name).
+        """
+        return await self._transport.run(
+            api.RESEND, id, query=api.WhoseTimer(app=app, caller=caller)
+        )
+
+    async def due(self, *, limit: int = 50) -> api.DueTimers:
+        """List the timers of all callers that are due next.
+
+        - `limit`: The maximum number of entries in the response.
+        """
+        return await self._transport.run(api.DUE, query=api.DueTimersQuery(limit=limit))
+
+    async def list_all(
+        self, *, state: str | UnsetType = UNSET, text: str = "", after: str = "", limit: int = 50
+    ) -> api.AllTimersPage:
+        """List the timers of all callers.
+
+        - `state`: The state of the timers; by default, any.
+        - `text`: A part of the id.
+        - `after`: The cursor of the next page.
+        - `limit`: The maximum number of entries in the response.
+        """
+        return await self._transport.run(
+            api.LIST_ALL, query=api.FindAllTimers(state=state, text=text, after=after, limit=limit)
+        )
+
+    async def iterate_all(
+        self, *, state: str | UnsetType = UNSET, text: str = "", after: str = "", limit: int = 50
+    ) -> AsyncIterator[api.Timer]:
+        """Iterate over the entries of all pages of `list_all`.
+
+        Arguments and errors are the same. `limit` is the size of a page.
+        """
+        while True:
+            page = await self.list_all(state=state, text=text, after=after, limit=limit)
+            for one in page.timers:
+                yield one
+            if page.next is None:
+                return
+            after = page.next
