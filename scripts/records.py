@@ -116,6 +116,7 @@ def lines(type_: Any) -> Lines:
 def _lines(
     path: str, default: str, info: inspect.Type, within: tuple[type, ...]
 ) -> Iterator[tuple[str, str]]:
+    info = _plain(info)
     yield path, f"{_word(info)}{default}"
     if isinstance(info, inspect.UnionType):
         for one in info.types:
@@ -148,6 +149,11 @@ def _inner(path: str, info: inspect.Type, within: tuple[type, ...]) -> Iterator[
         for number, field in enumerate(info.fields):
             default = f" {field.name}{_default(field, shown=False)}"
             yield from _lines(f"{path}[{number}]", default, field.type, within)
+
+
+def _plain(info: inspect.Type) -> inspect.Type:
+    """A type without annotations that do not change its JSON."""
+    return _plain(info.type) if isinstance(info, inspect.Metadata) else info
 
 
 def _word(info: inspect.Type) -> str:

@@ -3,7 +3,7 @@
 import copy
 import json
 import re
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 import pytest
@@ -33,7 +33,7 @@ class Strict(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 class Record(msgspec.Struct, omit_defaults=True):
     name: str
-    count: int = 0
+    count: Annotated[int, msgspec.Meta(extra={"ignored": True})] = 0
     parts: list[Part] = []
     strict: Strict = Strict()
     choice: "One | Other | None" = None
