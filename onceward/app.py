@@ -99,36 +99,36 @@ T = TypeVar("T")
 
 
 class App:
-    """A database, and what runs on it in this process. Use it with `async with`.
+    """An application: its handlers, and access to all capabilities. Use it with `async with`.
 
-    First declare queues, handlers and what recurs; then start it.
+    Declare queues, handlers and recurring jobs before it starts.
     """
 
     node: Node
     store: Store
     inbox: Inbox
     queues: Queues
-    """For operators: settings, pause, dead letters, redrive, purge."""
+    """Queues: settings, pause, failed jobs, redrive, purge."""
     locks: Locks
-    """Locks, semaphores, and who holds and waits for them."""
+    """Locks and semaphores, their holders and waiters."""
     timers: Timers
-    """What is to happen at a time, once or again and again."""
+    """Timers: jobs and webhook calls at a time, once or recurring."""
     rooms: Rooms
-    """What can happen to rooms, each in a transaction."""
+    """Rooms, as functions of a transaction."""
     games: Games
-    """Matches of the games that are declared here, each call in a transaction."""
+    """Matches of the declared games; each call is a transaction."""
     hub: Hub
-    """The rooms that are in use here, and the connections to them."""
+    """The loaded rooms of this process, and their connections."""
     seats: Seats
-    """What can happen at tables, each in a transaction."""
+    """Tables, as functions of a transaction."""
     tables: Tables
-    """The same, each in a transaction of its own."""
+    """Tables; each call is a transaction."""
     senders: Senders
-    """Who has sent how much to which queue."""
+    """Statistics of senders by queue."""
     key_source: KeySource
     """Loads the server keys."""
     delivery: Delivery | None
-    """What makes the calls of timers, if this process does."""
+    """Makes the calls of timers; None if this process does not."""
 
     def __init__(
         self,
@@ -142,19 +142,21 @@ class App:
         server_key: str | Sequence[str] | None = None,
         store: Callable[[Engine], Store] = Store,
     ) -> None:
-        """`url` names the engine: `sqlite:///app.db`, `memory://`, `postgresql://…`.
+        """Configure an application; nothing is opened yet. Raises `BadInput`.
 
-        `slots` counts only for a new database. `drain_s` is how long handlers may take to
-        finish when the application stops. `outward` says how timers call URLs; without it such
-        calls wait for an application that has it. `server_key` encrypts secrets of endpoints and
-        headers of timers, and signs sessions: one, or several, of which the first encrypts; else
-        it comes from ONCEWARD_SERVER_KEY or ONCEWARD_SERVER_KEY_FILE, or is made when it is first
-        needed and kept in `~/.local/state/onceward/keys`. `store` is for tests: what makes the
-        store. Raises `BadInput`.
+        Args:
+            url: The database: `sqlite:///app.db`, `memory://`, `postgresql://…`, or an engine.
+            slots: Number of slots of a new database.
+            drain_s: How long running handlers may take when the application stops.
+            outward: How timers call URLs. Without it, calls wait for a process that has it.
+            server_key: Encrypts secrets of endpoints and headers of timers, and signs sessions. Of
+                several keys the first encrypts. Default: ONCEWARD_SERVER_KEY,
+                ONCEWARD_SERVER_KEY_FILE, or a new key in `~/.local/state/onceward/keys`.
+            store: For tests: creates the store.
         """
         admit_app(url, name, slots, outward, store)
         self.url = url if isinstance(url, str) else ""
-        """As it was given; empty for an engine that was made elsewhere."""
+        """The URL as given; empty for an engine."""
         self.name = name
         self._slots = slots
         self._node_lease_ms = milliseconds(
@@ -164,10 +166,10 @@ class App:
             raise BadInput(f"the lease of a node is {limits.NODE_LEASE_MS_MIN} ms or more")
         self._drain_s = milliseconds(drain_s, "the time to drain") / 1000
         self.outward = outward
-        """May be set until it starts."""
+        """Can be set before the start."""
         given = [server_key] if isinstance(server_key, str) else server_key
         self.server_key: Sequence[str] = [] if given is None else list(given)
-        """The same; empty if none was given."""
+        """The keys as given; can be set before the start."""
         parse_keys(self.server_key)
         self._make_store = store
         self._engine = engines.create(url) if isinstance(url, str) else url
@@ -191,7 +193,7 @@ class App:
     if not TYPE_CHECKING:  # else nothing would be known of any attribute
 
         def __getattr__(self, name: str) -> Any:
-            # Only for what is not there: `app.timers` and the like come with the start.
+            # Called for missing attributes only: `app.timers` and the like exist after the start.
             known = {attribute.name for attribute in attributes()}
             if name in known.union(
                 *[vars(k).get("__annotations__", ()) for k in type(self).__mro__]
@@ -202,8 +204,7 @@ class App:
     # Declare. Each declaration is refused while the application runs.
 
     def queue(self, name: str, **settings: Any) -> None:
-        """Declare settings of a queue. They are written when the application starts; other settings
-        stay as they are.
+        """Declare settings of a queue; others stay as they are. They are written at the start.
 
         The names are those of `QueueSettings`, with durations in seconds: `retry_first_s=0.5` sets
         `retry_first_ms`. Raises `BadInput`.
@@ -223,13 +224,15 @@ class App:
         batch: int = 0,
         **settings: Any,
     ) -> Callable[[Function], Function]:
-        """Run a function on the jobs of a queue: `async def fn(job)`, or `async def fn(jobs)`
-        with a list of up to `batch` of them, which succeed or fail each for itself.
+        """Run a function on the jobs of a queue: `async def fn(job)`. It returns the result of the
+        job, or raises an error, which fails the attempt. Raises `BadInput`.
 
-        What it returns is the job's result, for a batch a list of them or None. An error fails
-        the job; in a batch all jobs, unless it comes from a step of one. `concurrency` is how
-        many jobs this process runs at once. Further settings are those of the queue, as for
-        `queue`: `attempts_max=3`, `retry_first_s=0.5`. Raises `BadInput`.
+        Args:
+            lease_s: The lease of a job, which is renewed while the function runs.
+            concurrency: How many jobs this process runs at once.
+            batch: Call `async def fn(jobs)` with up to this number of jobs. It returns a list of
+                results, or None. An error fails all of them, an error in a step only its job.
+            settings: Settings of the queue, as for `queue`: `attempts_max=3`, `retry_first_s=0.5`.
         """
         make = handler_of(queue, lease_s, concurrency, batch)
         self._must_have_no_handler(queue)
@@ -251,13 +254,14 @@ class App:
         ask: Callable[[Any], Any] | None = None,
         **options: Any,
     ) -> Callable[[Function], Function]:
-        """Let a function make outward calls: `async def fn(job)` makes the one that the job's
-        body describes, and returns what it was answered. `job.id` is the same for ever.
+        """Run a function that makes one external call for each job: `async def fn(job)`. It returns
+        the response. `job.id` is a stable ID for the receiver. Raises `BadInput`.
 
-        With the policy `repeat` a call that was cut off is made again; the receiver tells
-        repeats by the id. With `hold` it is not: `ask(job)`, if given, finds out what became
-        of it (or raises `NotDone`), else the job is in doubt until someone settles its step
-        `call`. Options are those of `handler`, but `batch`. Raises `BadInput`.
+        Args:
+            policy: `repeat` retries an interrupted call; the receiver deduplicates by the ID.
+                `hold` puts the job in doubt instead, until its step `call` is settled.
+            ask: With `hold`: returns the outcome of an interrupted call, or raises `NotDone`.
+            options: Those of `handler`, except `batch`.
         """
         make = outbox_of(policy, ask)
         if options.get("batch"):
@@ -279,11 +283,10 @@ class App:
         name: str | None = None,
         **options: Unpack[JobKeywords],
     ) -> None:
-        """Send a job to a queue every so many seconds, once for all nodes together; what was
-        missed while none ran is made up for by one job.
+        """Send a job to a queue at an interval, once for all nodes. Raises `BadInput`.
 
-        It is a timer with the id `every:NAME`, where `name` is that of the queue if not given. It
-        goes on, also if it is declared no more, until that timer is cancelled. Raises `BadInput`.
+        After downtime, one job replaces all missed ones. It is a timer with the id `every:NAME`
+        (default: the name of the queue), and continues until that timer is cancelled.
         """
         interval = Interval(milliseconds(seconds, "the time between two jobs"), 0)
         self._recur(interval, Send(queue, body, job_options(options)), name)
@@ -298,8 +301,8 @@ class App:
         name: str | None = None,
         **options: Unpack[JobKeywords],
     ) -> None:
-        """The same as `every`, at the times of a cron expression (with seconds first, if it has
-        six fields) in a time zone."""
+        """Send a job to a queue at the times of a cron expression in a time zone; see `every`. An
+        expression with six fields starts with seconds."""
         self._recur(Cron(when, zone), Send(queue, body, job_options(options)), name)
 
     def _recur(self, repeat: Repeat, send: Send, name: str | None) -> None:
@@ -310,7 +313,7 @@ class App:
         self._recurring[id_] = spec
 
     def referee(self, game: str, referee: Referee) -> None:
-        """Let the games of a name be judged, at tables that name it. Raises `BadInput`."""
+        """Declare the referee of a game, for tables with that game. Raises `BadInput`."""
         self._must_be_stopped("declare referees")
         admit_referee(game, referee)
         if game in self._referees or game in self._games:
@@ -318,8 +321,8 @@ class App:
         self._referees[game] = referee
 
     def game(self, rules: Rules, *, late: Late | None = None) -> None:
-        """Let there be a game by these rules. `late(tx, match)` hears when the clock of a match
-        has ended it, in that commit. Raises `BadInput`."""
+        """Declare a game by its rules. `late(tx, match)` is called when the clock ends a match, in
+        the same commit. Raises `BadInput`."""
         self._must_be_stopped("declare games")
         declared = game_of(rules, late)
         if rules.name in self._games or rules.name in self._referees:
@@ -327,9 +330,9 @@ class App:
         self._games[rules.name] = declared
 
     def mount(self, prefix: str, web: Callable[..., Awaitable[None]]) -> None:
-        """Let an ASGI application answer what is asked below a prefix, such as `/shop`, where
-        this application is served; with `/`, the front page alone. It gets requests up to the
-        largest that the server takes, and looks after credentials itself. Raises `BadInput`."""
+        """Mount an ASGI application below a prefix such as `/shop`, for when this application is
+        served. The prefix `/` is the front page only. The mounted application checks credentials
+        itself. Raises `BadInput`."""
         self._must_be_stopped("mount")
         admit_mount(prefix, web)
         if prefix in self.mounted:
@@ -359,10 +362,8 @@ class App:
             raise BadInput(f"the application is running: {what} before it starts")
 
     async def start(self, *, work: bool = True) -> Self:
-        """Open the database and begin to work; without handlers if `work` is False.
-
-        Raises what the engine raises when it cannot be opened; then nothing is left open.
-        """
+        """Open the database and run the handlers; without handlers if `work` is False. Raises the
+        errors of the engine, and then leaves nothing open."""
         if self._stack is not None or self._starting:
             raise BadInput("the application is running already")
         self._starting = True
@@ -444,10 +445,10 @@ class App:
             worker.start()
 
     async def stop(self) -> None:
-        """Finish what is at hand, hand over to other nodes, close; twice is once.
+        """Finish running jobs, hand over to other nodes, and close the database. Idempotent.
 
-        Cancelled, it waits for handlers no longer, but closes all the same. Raises what has
-        ended the node before, if anything.
+        If it is cancelled, it closes without waiting for handlers. Raises the error that ended the
+        node before.
         """
         if self._stack is None:
             return
@@ -461,7 +462,7 @@ class App:
             self._hurry()
             await asyncio.wait([ending])
             if not ending.cancelled():
-                ending.exception()  # to be cancelled counts for more
+                ending.exception()  # the cancellation is raised instead
             raise
 
     async def _close(self, stack: AsyncExitStack) -> None:
@@ -492,10 +493,10 @@ class App:
         await self.stop()
 
     def work(self, announce: Callable[[], None] = lambda: None) -> None:
-        """Run handlers until SIGTERM or SIGINT, then drain: a whole process. A second signal
-        ends the handlers at once. `announce` hears when they run. Raises what has ended the
-        node, if that was no signal."""
-        import uvloop  # here, since there is none on Windows
+        """Run handlers in this process until SIGTERM or SIGINT, then drain. A second signal ends
+        the handlers at once. `announce` is called when they run. Raises the error that ended the
+        node."""
+        import uvloop  # here, because Windows has no uvloop
 
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             runner.run(self._work(announce))
@@ -511,7 +512,7 @@ class App:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, signalled)
         async with self:
-            # What is there now stays: no need to look through it for garbage again and again.
+            # These objects live until the end: the garbage collector need not scan them.
             gc.freeze()
             self.node.on_end(stopped.set)
             announce()
@@ -519,8 +520,7 @@ class App:
 
     @property
     def meters(self) -> Meters:
-        """Counters and histograms, which `/metrics` shows where this application is served; add
-        your own."""
+        """Counters and histograms of `/metrics`. You can add your own."""
         return self.store.meters
 
     @property
@@ -529,15 +529,14 @@ class App:
         return self.store.alarms
 
     async def confirm_clock(self) -> int:
-        """Believe a clock that is far ahead of the last commit (alarm `clock_ahead`); returns by
-        how many ms time moves on. What has expired or become due meanwhile then counts. Idempotent.
-        """
+        """Accept a clock that is far ahead of the last commit (alarm `clock_ahead`): overdue timers
+        fire, and expired records are removed. Returns the step in ms. Idempotent."""
         self._must_run()
         return await self.node.timekeeper.confirm()
 
     async def probe(self) -> None:
-        """Find out whether this node can work now: whether there is room for the largest
-        message, and a small commit is made. Raises what hinders it."""
+        """Check that this node works: that the largest message fits, and a small commit succeeds.
+        Raises the error."""
         self._must_run()
         await self.node.probe()
 
@@ -590,8 +589,7 @@ class App:
     async def send_many(
         self, queue: str, messages: Sequence[Mapping[str, Any]]
     ) -> list[Receipt | OncewardError]:
-        """Send many messages in few commits. Each is a mapping with `body`, and optionally `key`
-        and the options of `send`.
+        """Send many messages in few commits. Each is a mapping with `body` and options of `send`.
 
         Returns one verdict for each, in their order: a receipt, or the error that rejected it.
         Messages with keys are safe to send again if this raises.
@@ -600,16 +598,16 @@ class App:
         return await self._intake.accept_many(queue, messages)
 
     async def job(self, id_: str, *, tx: AnyTransaction | None = None) -> JobRecord:
-        """A job as it is now: state, attempts, result; with `tx`, as part of that transaction.
-        Raises `NoSuchJob`."""
+        """Read a job: state, attempts, result; with `tx`, as part of that transaction. Raises
+        `NoSuchJob`."""
         if tx is not None:
             return await self.node.schedule.get(admit_tx(tx), id_)
         self._must_run()
         return await self.store.run(lambda tx: self.node.schedule.get(tx, id_))
 
     async def wait(self, id_: str, timeout_s: float | None = None) -> JobRecord:
-        """A job once it has ended, or as it is when the time is over. Raises `NoSuchJob`, and
-        `Unavailable` if the application stops meanwhile."""
+        """Wait for the end of a job, up to `timeout_s`, and return the job. Raises `NoSuchJob`, and
+        `Unavailable` if the application stops."""
         self._must_run()
         if timeout_s is not None:
             milliseconds(timeout_s, "a time limit")
@@ -618,16 +616,16 @@ class App:
     async def cancel(
         self, id_: str, reason: str = "cancelled", *, tx: AnyTransaction | None = None
     ) -> None:
-        """End a job that has not ended, or give up one that has failed; whoever works on it can
-        commit nothing any more. Idempotent. With `tx`, it is part of that transaction. Raises
-        `NoSuchJob`, and `AlreadyEnded` if the job has succeeded."""
+        """Cancel a job that has not ended, or that has failed. A running attempt cannot commit.
+        Idempotent. With `tx`, it is part of that transaction. Raises `NoSuchJob`, and
+        `AlreadyEnded` if the job has succeeded."""
         if tx is not None:
             return await self.node.schedule.cancel(admit_tx(tx), id_, reason)
         self._must_run()
         await self.store.run(lambda tx: self.node.schedule.cancel(tx, id_, reason))
 
     async def move(self, id_: str, *, delay_s: float = 0.0) -> None:
-        """Let a job that waits be due after a delay. Raises `NoSuchJob`, `AlreadyEnded`."""
+        """Make a waiting job due after a delay. Raises `NoSuchJob`, `AlreadyEnded`."""
         self._must_run()
         delay_ms = milliseconds(delay_s, "a delay")
         due_ms = later_ms(self.store, delay_ms) if delay_ms else 0
@@ -650,7 +648,7 @@ class App:
         )
 
     async def complete(self, id_: str, token: str, result: Any = None) -> None:
-        """End a job well. Raises `StaleToken`, `NoSuchJob`."""
+        """Complete a job with its result. Raises `StaleToken`, `NoSuchJob`."""
         self._must_run()
         admit_id(id_)
         await self.node.sharing.run(
@@ -669,9 +667,9 @@ class App:
         not_before_s: float | None = None,
         final: bool = False,
     ) -> str:
-        """End an attempt badly; returns the job's state. It is tried again after the time
-        given, or the pause of its queue, but not before `not_before_s`, or not at all if that is
-        final. Raises `StaleToken`, `NoSuchJob`."""
+        """Fail an attempt; returns the state of the job. It is retried after `retry_after_s`, or
+        after the pause of its queue and at least `not_before_s`. With `final`, it fails
+        permanently. Raises `StaleToken`, `NoSuchJob`."""
         self._must_run()
         when: dict[str, Any] = {"retry_ms": None} if final else {}
         if retry_after_s is not None and not final:
@@ -683,7 +681,7 @@ class App:
         )
 
     async def extend(self, id_: str, token: str, lease_s: float) -> int:
-        """Renew a lease; returns until when, in ms. Raises `StaleToken`, `NoSuchJob`."""
+        """Renew a lease; returns its end in ms since 1970. Raises `StaleToken`, `NoSuchJob`."""
         lease_ms = milliseconds(lease_s, "a lease", limits.LEASE_MS_MAX / 1000)
         self._must_run()
         return await self.store.run(lambda tx: self.node.schedule.extend(tx, id_, token, lease_ms))

@@ -1,9 +1,9 @@
 """The inbox: deduplicates messages by idempotency key.
 
-`accept` writes the record of its dedupe key, the job and its entry on the schedule in one
-commit. Whoever sends the same key again gets the first one's receipt, with its state and
-result. A key is known for the whole life of its job, and for as long as its queue says
-after the end. Keys are apart for each queue and each caller.
+`accept` writes the record of the key, the job and its entry on the schedule in one commit. A
+message with a known key gets the receipt of the first one, with the state and result of its job. A
+key is kept until the end of its job, and for the retention of its queue after that. Each queue and
+each caller has separate keys.
 """
 
 from collections.abc import Sequence
@@ -41,7 +41,7 @@ _SPREADS = [f"{number:02x}" for number in range(256)]
 
 
 class Receipt(msgspec.Struct, frozen=True):
-    """What a sender gets, the first time and each time after."""
+    """The response to a message, the same for the first one and for its repeats."""
 
     id: str
     """The job's."""
@@ -59,7 +59,7 @@ class Receipt(msgspec.Struct, frozen=True):
 
 
 class Inbox:
-    """Takes messages in. Its settings are those of the queues."""
+    """Accepts messages, by the settings of their queues."""
 
     def __init__(self, schedule: Schedule) -> None:
         self._schedule = schedule

@@ -43,9 +43,8 @@ class SendArguments(TypedDict, total=False):
 
 
 class Asleep(BaseException):
-    """The handler sleeps: its worker gives the job back until then, and records that under a
-    name, if it has one. Not an `Exception`, so that a handler that catches its own errors does
-    not catch this."""
+    """The handler sleeps: its worker returns the job to the queue until then, and records the sleep
+    if it has a name. Not an `Exception`, so that handlers that catch errors do not catch it."""
 
     def __init__(self, name: str, until_ms: int) -> None:
         super().__init__(f"asleep until {until_ms}")
@@ -56,10 +55,9 @@ class Asleep(BaseException):
 class Job:
     """One attempt at a job.
 
-    What the handler writes on `tx` is committed together with the end of the job, or not at
-    all. If what it read has changed meanwhile, the handler runs again, within the same
-    attempt; recorded steps are not run again. So whatever acts on the outside belongs into a
-    step, and steps come before the first use of `tx`.
+    Writes on `tx` commit together with the end of the job. If a record that the handler read has
+    changed, it runs again within the same attempt, without the recorded steps. So put every
+    external call in a step, and all steps before the first use of `tx`.
     """
 
     def __init__(
@@ -75,7 +73,7 @@ class Job:
     ) -> None:
         """`steps` are those known already; `insist` raises if the lease is over."""
         self.id = claim.id
-        """One for ever, also for all attempts: what receivers can tell repeats by."""
+        """The same for all attempts, so that receivers can deduplicate calls."""
         self.queue = claim.queue
         self.body = body
         self.attempt = claim.attempt
@@ -85,13 +83,13 @@ class Job:
         self.due_ms = claim.due_ms
         self.created_ms = claim.created_ms
         self.reason = claim.reason
-        """Why the attempt before this one failed."""
+        """The error of the previous attempt."""
         self.token = claim.token
         self.steps = {} if steps is None and not claim.stepped else steps
-        """The steps recorded so far; None while nobody has looked."""
+        """The recorded steps; None before they are loaded."""
         self.failure: BaseException | None = None
         self.raised: BaseException | None = None
-        """What its last step or sleep has raised."""
+        """The exception of its last step or sleep."""
         self._store = store
         self._schedule = schedule
         self._intake = intake
@@ -104,7 +102,7 @@ class Job:
 
     @property
     def tx(self) -> UserTransaction:
-        """The transaction that ends the job. It begins with its first use, after all steps."""
+        """The transaction that ends the job. It starts with its first use, after all steps."""
         if self._user_tx is None or self._stepping:
             self._user_tx = UserTransaction(self._begin())
         return self._user_tx
@@ -126,9 +124,8 @@ class Job:
         return self._tx
 
     def fail(self, error: Exception | str) -> None:
-        """In a handler of batches: let this job fail, and the others not. An error counts as
-        if the handler had raised it: `Retry` and `Fail` say what happens next. Raises
-        `BadInput`."""
+        """Fail this job of a batch. An error has the effect of one that a handler raises, `Retry`
+        and `Fail` included. Raises `BadInput`."""
         if not isinstance(error, Exception | str):
             raise BadInput(f"a job fails with an error or a text, not {type(error).__name__}")
         self.failure = RuntimeError(error) if isinstance(error, str) else error
@@ -150,18 +147,17 @@ class Job:
         at_most_once: bool = False,
         ask: Callable[[], Any] | None = None,
     ) -> Any:
-        """Run `fn(*args)` and record what it returns, as JSON; a later attempt gets that instead.
+        """Run `fn(*args)` and record its result as JSON. Later attempts get the recorded result.
 
-        A step that was cut off before it was recorded runs again. With `at_most_once` it does
-        not: its intent is recorded before, and an intent without a result is in doubt. Then
-        `ask`, if given, finds out: it returns the result, or raises `NotDone` if nothing was
-        done and nothing will be: a call of an earlier attempt, whose process may only stand
-        still, can still be on its way, and is to be refused from then on by who was asked.
-        If it cannot be found out the job is held for someone to settle. Also `fn` may
-        raise `NotDone`; any other error of an `at_most_once` step leaves it in doubt, and `ask`
-        finds out at once.
+        Args:
+            at_most_once: Do not repeat an interrupted step. Its intent is recorded first, and an
+                intent without a result is in doubt until it is settled. An error of `fn` other than
+                `NotDone` leaves the step in doubt as well.
+            ask: Finds out the outcome of a step in doubt: returns the result, or raises `NotDone`.
+                `NotDone` must be final: a call of an earlier attempt can still be on its way, and
+                the receiver must reject it from then on.
 
-        Raises what `fn` raises, `InDoubt`, `StaleToken` if this attempt is over, and `BadInput`.
+        Raises the errors of `fn`, `InDoubt`, `StaleToken` if this attempt is over, and `BadInput`.
         """
         self._admit(name)
         for call in (fn,) if ask is None else (fn, ask):
@@ -183,8 +179,8 @@ class Job:
             return await self._once(name, ask, fn, *args)
 
     async def reopen(self, name: str, why: str) -> NoReturn:
-        """Put a step in doubt whose recorded result cannot be right, such as one that somebody
-        has entered by mistake: the job is held until the step is settled anew.
+        """Put a step with a wrong result in doubt, until it is settled again. An operator may have
+        entered the result by mistake.
 
         Raises `InDoubt`, `StaleToken` if this attempt is over, and `BadInput` if the step has no
         result.
@@ -198,8 +194,8 @@ class Job:
             raise InDoubt(f"the step {name!r} is to be settled anew: {why}")
 
     async def sleep(self, seconds: float) -> None:
-        """Sleep for so long, without a worker, through restarts. The handler starts again from
-        its beginning afterwards, and recorded steps are not run again."""
+        """Sleep without occupying a worker, through restarts. Afterwards the handler starts from
+        its beginning, and recorded steps are not run again."""
         sleep_ms = milliseconds(seconds, "a sleep")
         self._sleeps += 1
         name = f"sleep {self._sleeps}"
@@ -213,7 +209,7 @@ class Job:
 
     @contextmanager
     def _blamed(self) -> Iterator[None]:
-        """Note what is raised as this job's own failure: others of its batch go on."""
+        """Record an exception as the failure of this job only: others of its batch continue."""
         try:
             yield
         except asyncio.CancelledError:
@@ -227,8 +223,8 @@ class Job:
     ) -> Any:
         intent = Step(intent=self.attempt, token=self.token)
         await self._record(name, intent)
-        # Whoever was stopped for longer than the lease finds here that others have gone on. That
-        # is no doubt: nothing was done, nor will be.
+        # An attempt that stalled for longer than its lease stops here. It is not in doubt: the call
+        # was not made.
         self._insist()
         try:
             try:

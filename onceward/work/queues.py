@@ -45,18 +45,18 @@ class Queues:
         """`configure`, with settings as `QueueSettings` has them."""
         wanted = await self._store.run(lambda tx: queue_part.configure(tx, queue, **changes))
         if self._queue_settings(queue) != wanted:
-            await (
-                self._queue_settings.load()
-            )  # another node was faster, and it was not heard of yet
+            # Another node has set the same, and its change has not arrived here.
+            await self._queue_settings.load()
         if self._depths is not None:
             await self._depths.follow()
         return wanted
 
     async def pause(self, queue: str) -> None:
-        """Hand out no more jobs of a queue; those at work go on."""
+        """Start no further jobs of a queue. Running jobs continue. Idempotent."""
         await self.configure(queue, paused=True)
 
     async def resume(self, queue: str) -> None:
+        """Start jobs of a paused queue again. Idempotent."""
         await self.configure(queue, paused=False)
 
     async def failed(self, queue: str, *, after: str = "", limit: int = 100) -> list[FailedJob]:
@@ -67,7 +67,7 @@ class Queues:
         )
 
     async def retry(self, id_: str) -> None:
-        """Let a failed job try again, behind all others of its order key. Raises `NotFailed`."""
+        """Retry a failed job, at the end of its order key. Raises `NotFailed`."""
         await self._store.run(lambda tx: self._schedule.retry(tx, id_))
 
     async def redrive(
@@ -77,9 +77,11 @@ class Queues:
         where: Callable[[Job], bool] = lambda job: True,
         progress: Callable[[int], None] = lambda done: None,
     ) -> int:
-        """Let all failed jobs of a queue try again, or those chosen; returns how many. Those that
-        fail again meanwhile stay failed. A commit holds some of them: `progress` hears after each
-        how many it has been so far."""
+        """Retry the failed jobs of a queue, or those that `where` selects; returns their number.
+
+        Jobs that fail again during the call stay failed. It takes several commits, and calls
+        `progress` after each with the number of jobs.
+        """
         before_ms = self._store.clock.now_ms() + 1
         return await self._pages(
             lambda start, tx: queue_part.redrive(
@@ -91,7 +93,7 @@ class Queues:
     async def purge(
         self, queue: str, *, progress: Callable[[int], None] = lambda done: None
     ) -> int:
-        """Cancel all jobs of a queue that wait, but not those at work; returns how many."""
+        """Cancel all waiting jobs of a queue; returns their number. Running jobs continue."""
         return await self._pages(
             lambda start, tx: queue_part.purge(tx, self._schedule, queue, start=start), progress
         )
@@ -108,11 +110,19 @@ class Queues:
         reason: str = "",
         tx: AnyTransaction | None = None,
     ) -> None:
-        """Say what became of a step in doubt; the job goes on from there. Its record keeps the
-        time, `by` and `reason` of the last settlements. An attempt that hears of it too late gives
-        its `job.token`: then it counts only if nobody has tried again since. With `tx`, it is part
-        of that transaction. Raises `NotFailed` if it is not in doubt, or not by that attempt,
-        `BadInput` if there is no such step."""
+        """Record the outcome of a step in doubt. The job continues from there.
+
+        Args:
+            result: The result of the step, if it is done.
+            done: Whether the step is done.
+            token: The `job.token` of an attempt that got the outcome late. The call takes effect
+                only if no other attempt has started.
+            by, reason: Who settles it, and why. The job keeps both with the time.
+            tx: The transaction that this becomes part of.
+
+        Raises `NotFailed` if the step is not in doubt, or not by that attempt, and `BadInput` for
+        an unknown step.
+        """
 
         async def settle(tx: Transaction) -> None:
             await steps_part.settle(
