@@ -40,7 +40,7 @@ TABLE: dict[str, Code] = {
     "no_such_endpoint": Code(404, 4404, 2, False, "There is no such endpoint"),
     "already_ended": Code(409, 4409, 2, False, "It has ended, or is being worked on"),
     "not_failed": Code(409, 4409, 2, False, "The job has not failed"),
-    "missing_key": Code(422, 4422, 2, False, "The message has no dedupe key"),
+    "missing_key": Code(422, 4422, 2, False, "The message has no idempotency key"),
     "key_reused": Code(422, 4422, 2, False, "The same key came with another body before"),
     "stale_token": Code(409, 4409, 2, False, "The attempt is over: another one may run"),
     "lock_lost": Code(409, 4409, 2, False, "The lock is not held any more"),

@@ -169,7 +169,7 @@ class Inbox:
 
 
 def dedupe_key(queue: str, caller: str, key: str) -> Key:
-    """Where the record of a dedupe key stands; the partitions spread the load."""
+    """The place of the record of an idempotency key; the partitions spread the load."""
     sort = keys.join(caller, key)
     spread = _SPREADS[crc32(sort.encode()) & 0xFF]
     if len(sort) > limits.SORT_BYTES_MAX // 4:
@@ -180,7 +180,7 @@ def dedupe_key(queue: str, caller: str, key: str) -> Key:
 
 
 def derived_key(body: Any, fields: Sequence[str], queue: str) -> str:
-    """The dedupe key of a message whose sender gives none: the values of the named fields,
+    """The idempotency key of a message without one: the values of the named fields,
     which may be paths such as `order.id`."""
     if not fields:
         raise BadInput(
@@ -211,7 +211,7 @@ def fingerprint(body: Any, fields: Sequence[str] | None) -> str:
 
 
 def admit_key(key: str, caller: str) -> None:
-    _admit_bytes("a dedupe key", key, 1, limits.DEDUPE_KEY_BYTES_MAX)
+    _admit_bytes("an idempotency key", key, 1, limits.DEDUPE_KEY_BYTES_MAX)
     admit_caller(caller)
 
 

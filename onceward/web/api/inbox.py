@@ -83,7 +83,7 @@ def idempotency_key(request: Request, key: str | None) -> str | None:
 
 def _admit_key(key: str | None) -> None:
     if key is not None and "\x00" in key:
-        raise BadInput("a dedupe key has no NUL in it", code="bad_key")
+        raise BadInput("an idempotency key has no NUL character", code="bad_key")
 
 
 def _options(message: api.Message) -> dict[str, Any]:
