@@ -70,7 +70,7 @@ class Onceward:
         """It is done, too."""
         receipt = await self.app.send("bench", BODY, key=name)
         job = await self.app.wait(receipt.id, WAIT_S)
-        assert job.state == "done", job.state
+        assert job.state == "succeeded", job.state
 
     async def ordered(self, name: str) -> None:
         """The same, one at a time for each of a few order keys, each shared by many callers."""
@@ -80,7 +80,7 @@ class Onceward:
             body = [key, self._numbers[key]]
             receipt = await self.app.send("ordered", body, key=name, order_key=str(key))
         job = await self.app.wait(receipt.id, WAIT_S)
-        assert job.state == "done", job.history
+        assert job.state == "succeeded", job.history
 
     async def lock(self, name: str) -> None:
         """A lock that nobody else wants is taken and let go."""

@@ -68,7 +68,11 @@ class Ends:
 
     def saw(self, commit: Commit) -> None:
         for write in commit.writes:
-            if type(write) is Put and write.key[1].endswith("#job") and b'"done"' in write.value:
+            if (
+                type(write) is Put
+                and write.key[1].endswith("#job")
+                and b'"stage":"succeeded"' in write.value
+            ):
                 self.at_s[write.key[1].removesuffix("#job")] = time.perf_counter()
                 self.news.set()
 

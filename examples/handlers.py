@@ -27,7 +27,7 @@ class Payments(Handlers):
         for id_, job in outcome.jobs.items():
             if paid[id_] > 1:
                 violated("paid twice", f"{id_} {paid[id_]} times")
-            if job["state"] == "done" and not paid[id_]:
+            if job["state"] == "succeeded" and not paid[id_]:
                 violated("not paid", id_)
 
 
@@ -104,7 +104,7 @@ class Score(Handlers):
 
     def judge_outcome(self, outcome: Outcome) -> None:
         wins = Counter(
-            job["body"]["player"] for job in outcome.jobs.values() if job["state"] == "done"
+            job["body"]["player"] for job in outcome.jobs.values() if job["state"] == "succeeded"
         )
         scores = outcome.records("score")
         for player, count in wins.items():

@@ -162,7 +162,7 @@ async def walk_message(recorder: Recorder, folder: Path) -> Walk:
             ended = asyncio.get_running_loop().create_future()
 
             def saw(write: Put | Delete) -> None:
-                if type(write) is Put and msgspec.json.decode(write.value)["state"] == "done":
+                if type(write) is Put and msgspec.json.decode(write.value)["stage"] == "succeeded":
                     ended.set_result(recorder.stop())
 
             unhook = app.store.on_change("job", saw)

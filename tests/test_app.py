@@ -41,7 +41,7 @@ async def test_a_message_is_accepted_once_and_a_duplicate_gets_its_result() -> N
         assert (again.id, first.duplicate, again.duplicate) == (first.id, False, True)
         assert (await app.wait(first.id)).result == "hello ann"
         last = await app.send("q", "ann", key="k")
-        assert (last.state, last.result) == ("done", "hello ann")
+        assert (last.state, last.result) == ("succeeded", "hello ann")
         with pytest.raises(KeyReused):
             await app.send("q", "bob", key="k")
     assert ran == 1
@@ -65,7 +65,7 @@ async def test_a_message_is_accepted_inside_the_callers_own_transaction() -> Non
         assert apps.value(("order", "1")) is None
         assert await app.claim("q", "w", lease_s=1) == []
         ids = await app.run(lambda tx: order(tx, False))
-        assert [(await app.job(id_)).state for id_ in ids] == ["ready", "due"]
+        assert [(await app.job(id_)).state for id_ in ids] == ["queued", "scheduled"]
         [commit] = apps.commits_of(("order", "1"))
         assert len([w for w in commit if w.key[0].startswith("job#")]) == 2
 
@@ -122,7 +122,7 @@ async def test_workers_that_are_no_handlers_claim_extend_complete_and_fail() -> 
         assert until_ms == claims[0].lease_until_ms + 8_000
         await app.complete(ids[0], claims[0].token, "well")
         assert (await app.job(ids[0])).result == "well"
-        assert await app.fail(ids[1], claims[1].token, "badly", retry_after_s=5) == "due"
+        assert await app.fail(ids[1], claims[1].token, "badly", retry_after_s=5) == "retrying"
         assert await app.fail(ids[2], claims[2].token, "at all", final=True) == "failed"
         with pytest.raises(StaleToken):
             await app.complete(ids[0], claims[0].token)
@@ -260,7 +260,7 @@ async def test_it_starts_once_and_can_start_again_after_it_has_stopped() -> None
     await app.stop()
     assert no_tasks_left(before) == []
     async with app:
-        assert (await app.job(id_)).state == "done"
+        assert (await app.job(id_)).state == "succeeded"
         assert (await app.wait((await app.send("q", 2)).id)).result == "done"
 
 
@@ -303,7 +303,7 @@ async def test_handlers_can_be_left_out() -> None:
     await app.start(work=False)
     id_ = (await app.send("q", 1)).id
     await apps.sleep(100)
-    assert (await app.job(id_)).state == "ready"
+    assert (await app.job(id_)).state == "queued"
     assert app.node.queue_settings("q").limit == 7
     await app.stop()
 

@@ -302,7 +302,7 @@ async def test_a_reason_that_is_no_text_ends_no_job(reason: Any) -> None:
         for call in (app.cancel(id_, reason), app.fail(id_, claim.token, reason)):
             with pytest.raises(BadInput, match="a reason is text"):
                 await call
-        assert (await app.job(id_)).state == "leased"
+        assert (await app.job(id_)).state == "running"
         await app.complete(id_, claim.token)
 
 
@@ -316,7 +316,7 @@ async def test_who_goes_on_after_a_bad_reason_has_cancelled_nothing() -> None:
             tx.put(("a", "b"), 1)
 
         await app.run(fn)
-        assert (await app.job(id_)).state == "ready"
+        assert (await app.job(id_)).state == "queued"
         assert len(await app.claim("q", "w", lease_s=10)) == 1
 
 

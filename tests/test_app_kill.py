@@ -142,7 +142,9 @@ async def judge(path: str, callers: Callers, keys: list[str]) -> int:
             assert len(found) == 1, f"{key} has become {len(found)} jobs"
             [(id_, job)] = found
             assert callers.ids[key] == id_, f"the callers of {key} were told of another job"
-            assert (job.state, job.queue) == ("done", QUEUE), f"{key} is {job.state}: {job.reason}"
+            assert (job.state, job.queue) == ("succeeded", QUEUE), (
+                f"{key} is {job.state}: {job.reason}"
+            )
 
             async def count(tx: Transaction, key: str = key) -> int:
                 return await tx.get(effect_key(key), int) or 0

@@ -41,7 +41,7 @@ class Shop:
         """Wait for jobs; how long that took."""
         begun_s = self.apps.loop.time()
         for id_ in ids:
-            assert (await self.nodes[0].wait(id_)).state == "done"
+            assert (await self.nodes[0].wait(id_)).state == "succeeded"
         assert self.apps.problems == []
         return self.apps.loop.time() - begun_s
 

@@ -61,8 +61,8 @@ async def test_a_call_that_was_cut_off_is_repeated_with_the_same_id() -> None:
 @virtual
 async def test_a_call_that_must_not_be_repeated_is_held_until_someone_settles_it() -> None:
     _, provider, app, id_ = await call_and_crash("hold")
-    assert (await app.wait(id_, 100)).state == "doubt"
-    assert (await app.send("sms", {"to": "+49"}, key="k")).state == "doubt"
+    assert (await app.wait(id_, 100)).state == "in_doubt"
+    assert (await app.send("sms", {"to": "+49"}, key="k")).state == "in_doubt"
     await app.queues.settle(id_, "call", result="it was sent", done=True)
     assert (await app.wait(id_, 100)).result == "it was sent"
     assert provider.calls == [id_]

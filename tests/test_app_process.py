@@ -45,14 +45,14 @@ async def look(path: Path) -> list[tuple[str, str, int]]:
         for slot in range(app.node.schedule.slots):
             rows = await app.store.run(lambda tx, slot=slot: tx.scan(f"job#{slot:04d}"))
             jobs += [row.value for row in rows if row.key[1].endswith("#job")]
-    return [(job["queue"], job["state"], job.get("attempt", 0)) for job in jobs]
+    return [(job["queue"], job["stage"], job.get("attempt", 0)) for job in jobs]
 
 
 @pytest.mark.parametrize(
     ("number", "drain_s", "work_s", "left"),
     [
-        (signal.SIGTERM, 30, 0.3, ("q", "done", 1)),
-        (signal.SIGINT, 30, 0.3, ("q", "done", 1)),
+        (signal.SIGTERM, 30, 0.3, ("q", "succeeded", 1)),
+        (signal.SIGINT, 30, 0.3, ("q", "succeeded", 1)),
         (signal.SIGTERM, 0.1, 1_000, ("q", "ready", 0)),
     ],
 )

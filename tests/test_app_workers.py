@@ -209,7 +209,7 @@ async def test_no_recorded_step_runs_again_however_workers_are_killed_and_stoppe
             assert sorted(letter.id for letter in failed) == sorted(poisoned[queue])
         repeated = 0
         for id_, job in jobs.items():
-            assert job.state == "done", f"{id_}: {job}"
+            assert job.state == "succeeded", f"{id_}: {job}"
             repeated += judge_steps(tmp_path, id_, job, crew.still)
             assert await effect_of(app, id_) == 1
         assert await app.queues.failed("work") == []

@@ -50,12 +50,12 @@ def test_what_takes_time_is_told_apart_from_half_a_millisecond_to_a_minute() -> 
 
 def test_totals_are_of_all_counters_that_have_the_labels() -> None:
     meters = Meters()
-    meters.count("ended", queue="a", state="done")
-    meters.count("ended", 2, queue="b", state="done")
+    meters.count("ended", queue="a", state="succeeded")
+    meters.count("ended", 2, queue="b", state="succeeded")
     meters.count("ended", 4, queue="b", state="failed")
     assert meters.total("ended") == 7
-    assert meters.total("ended", state="done") == 3
-    assert meters.total("ended", state="done", queue="b") == 2
+    assert meters.total("ended", state="succeeded") == 3
+    assert meters.total("ended", state="succeeded", queue="b") == 2
     assert meters.total("ended", state="other") == meters.total("nothing") == 0
     assert [labels["queue"] for labels, count in meters.labelled("ended") if count == 4] == ["b"]
 
@@ -96,10 +96,10 @@ def test_quantiles_are_no_further_off_than_a_bound(values: list[float], fraction
 def test_labels_that_callers_make_up_do_not_fill_the_memory(kind: str) -> None:
     meters = Meters()
     for number in range(limits.METERS_MAX + 100):
-        getattr(meters, kind)("seen", queue=f"q{number}", state="done")
-    getattr(meters, kind)("seen", queue="q0", state="done")
+        getattr(meters, kind)("seen", queue=f"q{number}", state="succeeded")
+    getattr(meters, kind)("seen", queue="q0", state="succeeded")
     [(_, found)] = meters.counters() if kind == "count" else meters.histograms()
     assert len(found) == limits.METERS_MAX + 1
     if kind == "count":
         assert found[(("queue", "other"), ("state", "other"))] == 100
-        assert found[(("queue", "q0"), ("state", "done"))] == 2
+        assert found[(("queue", "q0"), ("state", "succeeded"))] == 2

@@ -88,7 +88,7 @@ async def test_a_node_outlives_an_engine_that_cannot_be_used_for_a_while(code: s
         member.engine.cut_off = False
         await cluster.clock.sleep(limits.SWEEP_S)
     assert cluster.names == {name}
-    assert (await member.job(id_)).state == "ready"
+    assert (await member.job(id_)).state == "queued"
     await member.stop()
 
 

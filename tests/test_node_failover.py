@@ -41,7 +41,7 @@ async def process(app: App, key: str) -> int:
     async def send() -> int:
         accepted = await app.send("q", key, key=key)
         job = await app.wait(accepted.id, WAIT_S)
-        assert job.state == "done"
+        assert job.state == "succeeded"
         return await app.run(lambda tx: tx.get(COUNT))
 
     return await insist(send)

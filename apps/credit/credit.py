@@ -42,7 +42,6 @@ LATE_ANSWER = "the bureau has answered too late for the lease,"
 KINDS = ("decision", "tradelines", "verification")
 STATUS = "status"
 """The kind of result that reports a pull without a report."""
-_STATUS_OF = {"failed": "failed", "doubt": "in_doubt"}
 # A notification takes four writes: of its key, its job, its place in the queue, and the record
 # of its application; so many fit into one commit, if they have no more than so many bytes.
 _AT_ONCE = 24
@@ -208,7 +207,7 @@ class Credit:
                 return application.pull_of(receipt.id)
             last = application.pulls[-1].job
             state = (await self.app.job(last, tx=tx)).state
-            if state not in ("done", "failed", "cancelled"):
+            if state not in ("succeeded", "failed", "cancelled"):
                 raise AlreadyEnded(
                     f"the last pull for {opportunity} is {state}: wait for its end, or settle it",
                     state=state,
@@ -328,9 +327,9 @@ class Credit:
         may come late and out of order: what is reported is the state of the pull by now."""
         try:
             job = await self.app.job(notice.body["id"], tx=notice.tx)
-            status = _STATUS_OF.get(job.state)
-            if status is None:
-                return f"not reported: the pull is {job.state} by now"
+            status = job.state
+            if status not in ("failed", "in_doubt"):
+                return f"not reported: the pull is {status} by now"
             organisation, opportunity = _place_of(job.body)
             application = await self._application(notice.tx, organisation, opportunity)
             pull = application.pull_of(notice.body["id"])

@@ -211,7 +211,7 @@ class Intake(Site):
             View(
                 application,
                 [job.state for job in jobs],
-                ["" if job.state == "done" else job.reason for job in jobs],
+                ["" if job.state == "succeeded" else job.reason for job in jobs],
                 [[msgspec.structs.asdict(one) for one in job.settled] for job in jobs],
             )
         )

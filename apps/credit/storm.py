@@ -393,7 +393,7 @@ class Storm:
             if job.state == "failed":
                 raise OncewardError(f"job {job.id} has failed: {job.reason}", code="internal")
         # A late answer may have settled one just now.
-        self.course.doubts = sum(job.state == "doubt" for job in ended)
+        self.course.doubts = sum(job.state == "in_doubt" for job in ended)
         over = self.course.decided + self.course.doubts == self.plan.applications
         return over and self.course.pulled.under_way == 0
 

@@ -92,6 +92,6 @@ class Pullers:
         asked = {"reference": reference, "fields": fields}
         receipt = await self._app.send(PULLS, asked, key=key)
         job = await self._app.wait(receipt.id)
-        if job.state != "done":
+        if job.state != "succeeded":
             raise NotDone(f"the pull is {job.state}: {job.reason}")
         return job.result

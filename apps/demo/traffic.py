@@ -159,7 +159,7 @@ class Traffic:
     async def _find_order(self, key: str, id_: str) -> None:
         try:
             job = await self._client.jobs.get(id_)
-            if job.state == "done":
+            if job.state == "succeeded":
                 job = await self._client.jobs.get(job.result["parcel"])
         except NoSuchJob:
             self.orders.lose(key)

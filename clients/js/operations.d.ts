@@ -45,8 +45,8 @@ export interface AppliedStep {
 /** A condition that an operator should look at. */
 export interface Attention {
   /**
-   * failed, doubt, stuck (jobs without a worker), endpoint (failing), receiver (not responding, so
-   * that calls to it are paused), clock or alarm.
+   * failed, in_doubt, stuck (jobs without a worker), endpoint (failing), receiver (not responding,
+   * so that calls to it are paused), clock or alarm.
    */
   kind: string;
   /** The queue or endpoint, the URL of the receiver without its path, or the code of the alarm. */
@@ -834,7 +834,7 @@ export interface PolicyView {
 export interface Queue {
   name: string;
   jobs: Record<string, number>;
-  oldestReadyMs: number | null;
+  oldestQueuedMs: number | null;
   /** When the jobs were counted; null before the first count. */
   countedMs: number | null;
   settings: QueueSettingsView;
@@ -844,11 +844,11 @@ export interface Queue {
 export interface QueueActivity {
   name: string;
   jobs: Record<string, number>;
-  oldestReadyMs: number | null;
+  oldestQueuedMs: number | null;
   paused: boolean;
   accepted: number;
   repeats: number;
-  done: number;
+  succeeded: number;
   failed: number;
 }
 
@@ -1045,7 +1045,7 @@ export interface RoomSnapshot {
 }
 
 /** The activity in one interval, and the state at its end. */
-export type Sample = [atMs: number, accepted: number, repeats: number, done: number, failed: number, commitMs: number | null, commit99Ms: number | null, lateMs: number | null, late99Ms: number | null, connections: number, members: number, ageMs: number];
+export type Sample = [atMs: number, accepted: number, repeats: number, succeeded: number, failed: number, commitMs: number | null, commit99Ms: number | null, lateMs: number | null, late99Ms: number | null, connections: number, members: number, ageMs: number];
 
 /** The schemas of a room for the values of maps, lists and presences, by name. */
 export interface SchemasInput {
@@ -1137,7 +1137,7 @@ export interface SessionSummary {
   agent: string;
 }
 
-export type State = "waiting" | "due" | "parked" | "ready" | "leased" | "done" | "failed" | "doubt" | "cancelled";
+export type State = "scheduled" | "queued" | "running" | "retrying" | "succeeded" | "failed" | "in_doubt" | "cancelled";
 
 /** A suspended caller. */
 export interface SuspendedCaller {
@@ -1235,7 +1235,7 @@ export interface TimerAttempt {
   /** When it ended. */
   at: string;
   atMs: number;
-  /** `done` or `failed`. */
+  /** `succeeded` or `failed`. */
   outcome: string;
   /** The response, or the error. */
   said: string;
@@ -1254,7 +1254,7 @@ export type TimerState = "active" | "suspended" | "firing" | "success" | "failed
 export interface Totals {
   accepted: number;
   repeats: number;
-  done: number;
+  succeeded: number;
   failed: number;
   connections: number;
   members: number;

@@ -13,10 +13,13 @@ Token = Annotated[str, Meta(min_length=1)]
 LeaseMs = Annotated[int, Meta(ge=1, le=limits.LEASE_MS_MAX)]
 DelayMs = Annotated[int, Meta(ge=0, le=limits.KEY_NUMBER_MAX)]
 State = Literal[
-    "waiting", "due", "parked", "ready", "leased", "done", "failed", "doubt", "cancelled"
+    "scheduled", "queued", "running", "retrying", "succeeded", "failed", "in_doubt", "cancelled"
 ]
+"""scheduled: waits for its time. queued: waits for a worker, for the job before it with the same
+order key, or for its limit key. running: leased to a worker. retrying: an attempt has failed, and
+the next one has a time. succeeded, failed, in_doubt and cancelled: ended."""
 
-ENDED = ("done", "failed", "doubt", "cancelled")
+ENDED = ("succeeded", "failed", "in_doubt", "cancelled")
 """The states of jobs that have ended."""
 
 

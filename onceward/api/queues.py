@@ -69,7 +69,7 @@ class Queue(msgspec.Struct):
 
     name: str
     jobs: dict[str, int]
-    oldest_ready_ms: int | None
+    oldest_queued_ms: int | None
     counted_ms: int | None
     """When the jobs were counted; None before the first count."""
     settings: QueueSettingsView

@@ -16,7 +16,7 @@ class Sample(msgspec.Struct, frozen=True, array_like=True):
     accepted: float
     repeats: float
     """Messages with a known key, which took no effect again."""
-    done: float
+    succeeded: float
     failed: float
     commit_ms: float | None
     """The median time until commits were durable; None if there were none."""
@@ -35,7 +35,7 @@ class Totals(msgspec.Struct, frozen=True):
 
     accepted: float
     repeats: float
-    done: float
+    succeeded: float
     failed: float
     connections: float
     members: float
@@ -65,11 +65,11 @@ class QueueActivity(msgspec.Struct):
 
     name: str
     jobs: dict[str, int]
-    oldest_ready_ms: int | None
+    oldest_queued_ms: int | None
     paused: bool
     accepted: float
     repeats: float
-    done: float
+    succeeded: float
     failed: float
 
 
@@ -77,8 +77,8 @@ class Attention(msgspec.Struct):
     """A condition that an operator should look at."""
 
     kind: str
-    """failed, doubt, stuck (jobs without a worker), endpoint (failing), receiver (not responding,
-    so that calls to it are paused), clock or alarm."""
+    """failed, in_doubt, stuck (jobs without a worker), endpoint (failing), receiver (not
+    responding, so that calls to it are paused), clock or alarm."""
     name: str
     """The queue or endpoint, the URL of the receiver without its path, or the code of the
     alarm."""

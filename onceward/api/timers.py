@@ -72,7 +72,7 @@ class TimerAttempt(msgspec.Struct):
     """When it ended."""
     at_ms: int
     outcome: str
-    """`done` or `failed`."""
+    """`succeeded` or `failed`."""
     said: str
     """The response, or the error."""
 

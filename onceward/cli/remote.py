@@ -25,9 +25,12 @@ from onceward.errors import BadInput, NoSuchJob
 if TYPE_CHECKING:
     from onceward.client import Client, Job, Queue
 
-_STATES = ("waiting", "due", "parked", "ready", "leased", "done", "failed", "doubt", "cancelled")
+_STATES = (
+    *("scheduled", "queued", "running", "retrying"),
+    *("succeeded", "failed", "in_doubt", "cancelled"),
+)
 # Shown also when there are none.
-_MAIN_STATES = ("ready", "leased", "done", "failed")
+_MAIN_STATES = ("queued", "running", "succeeded", "failed")
 # By hand, since the queues themselves take long to load.
 QUEUE_SETTINGS = (
     *("limit", "limit_per_key", "rate", "attempts_max", "retry_first_s", "retry_max_s"),
@@ -142,7 +145,7 @@ async def _send(client: "Client", arguments: argparse.Namespace) -> int:
         return print_json(receipt)
     again = "was accepted before" if receipt.duplicate else "is accepted"
     print(f"{receipt.id} {again} and is {receipt.state}")
-    if receipt.state == "done":
+    if receipt.state == "succeeded":
         print(msgspec.json.format(msgspec.json.encode(receipt.result)).decode())
     elif receipt.reason:
         print(receipt.reason)
@@ -255,7 +258,7 @@ def _print_job(job: "Job") -> None:
         ("worker", job.worker),
         ("reason", job.reason),
         ("body", msgspec.json.encode(job.body).decode()),
-        ("result", msgspec.json.encode(job.result).decode() if job.state == "done" else ""),
+        ("result", msgspec.json.encode(job.result).decode() if job.state == "succeeded" else ""),
     ]
     for past in job.history:
         text = f"{shown_time(past.ended_ms)} {past.worker}: {past.reason}"

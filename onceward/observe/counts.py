@@ -17,7 +17,7 @@ from onceward.engine.base import Record
 from onceward.errors import OncewardError
 from onceward.json_values import decode
 from onceward.rooms.records import ROOMS
-from onceward.schedule import job_partition
+from onceward.schedule import job_partition, state_of
 from onceward.store import Store
 from onceward.webhooks.endpoints import ENDPOINTS, Endpoint
 from onceward.webhooks.timers import timer_partition
@@ -30,8 +30,9 @@ class _Glance(msgspec.Struct):
     """What is counted of a job."""
 
     queue: str
-    state: str
+    stage: str
     created_ms: int
+    attempt: int = 0
 
 
 class _TimerGlance(msgspec.Struct):
@@ -46,7 +47,7 @@ class Queue:
 
     jobs: Counter[str] = field(default_factory=Counter)
     """How many there are, by state."""
-    oldest_ready_ms: int | None = None
+    oldest_queued_ms: int | None = None
     """When the oldest of those that wait for a worker was sent."""
 
 
@@ -97,11 +98,11 @@ class Counts:
                 jobs = [record for record in page if record.key[1].endswith("#job")]
                 for job in self._values(jobs, _Glance):
                     queue = found.setdefault(job.queue, Queue())
-                    queue.jobs[job.state] += 1
-                    if job.state == "ready":
-                        oldest_ms = queue.oldest_ready_ms
+                    queue.jobs[state_of(job.stage, job.attempt)] += 1
+                    if job.stage == "ready":
+                        oldest_ms = queue.oldest_queued_ms
                         if oldest_ms is None or job.created_ms < oldest_ms:
-                            queue.oldest_ready_ms = job.created_ms
+                            queue.oldest_queued_ms = job.created_ms
         self.queues, self.counted_ms = found, begun_ms
         if self._counts % limits.CENSUS_OTHERS == 0:
             await self._count_others()

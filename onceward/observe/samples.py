@@ -41,7 +41,7 @@ class Samples:
                 self._store.clock.now_ms(),
                 now.accepted - before.accepted,
                 now.repeats - before.repeats,
-                now.done - before.done,
+                now.succeeded - before.succeeded,
                 now.failed - before.failed,
                 *self._commits.end(),
                 *self._lateness.end(),
@@ -59,19 +59,21 @@ class Samples:
 
     def totals(self) -> Totals:
         meters, gauges = self._store.meters, self._gauges()
-        ended, done = meters.total("ended"), meters.total("ended", state="done")
+        ended, succeeded = meters.total("ended"), meters.total("ended", state="succeeded")
         return Totals(
             meters.total("accepted", duplicate="no"),
             meters.total("accepted", duplicate="yes"),
-            done,
-            ended - done - meters.total("ended", state="asleep"),
+            succeeded,
+            ended - succeeded - meters.total("ended", state="scheduled"),
             gauges["connections"],
             gauges["room_members"],
         )
 
     def age_ms(self) -> int:
         """How long the oldest job that waits for a worker has waited."""
-        created_ms = [q.oldest_ready_ms for q in self._counts.queues.values() if q.oldest_ready_ms]
+        created_ms = [
+            q.oldest_queued_ms for q in self._counts.queues.values() if q.oldest_queued_ms
+        ]
         return max(self._store.clock.now_ms() - min(created_ms), 0) if created_ms else 0
 
 

@@ -15,7 +15,7 @@ from onceward.engine.base import Record
 from onceward.errors import OncewardError
 from onceward.job_options import NO_OPTIONS, JobOptions
 from onceward.json_values import decode
-from onceward.schedule import Dedupe, job_partition
+from onceward.schedule import Dedupe, job_partition, state_of
 from onceward.store import Store
 
 _JOB = "#job"
@@ -25,7 +25,7 @@ class Line(msgspec.Struct):
     """What the roll knows of a job: all but what may be large."""
 
     queue: str
-    state: str
+    stage: str
     created_ms: int
     due_ms: int = 0
     options: JobOptions = NO_OPTIONS
@@ -36,6 +36,10 @@ class Line(msgspec.Struct):
     dedupe: Dedupe | None = None
     ended_ms: int = 0
     caller: str = ""
+
+    @property
+    def state(self) -> str:
+        return state_of(self.stage, self.attempt)
 
     @property
     def key(self) -> str | None:

@@ -3,15 +3,16 @@
 A job waits in one of four places, and its record says in which. `due` holds what waits
 for time; `ready` what waits for a worker; a `line` what waits behind another job of the
 same order key; `parked` what waits until fewer jobs of its limit key are at work. Only the
-head of an order key is ever due, ready or leased: its end promotes the next in the same
-commit. What is leased stands in `due` too, at the time its lease runs out.
+head of an order key is ever due, ready or running: its end promotes the next in the same
+commit. What is running stands in `due` too, at the time its lease runs out.
 
 Every transition is a versioned write on the job's own record: claim, complete, fail and
 expire of one job exclude each other, whoever attempts them. A lease that was renewed is a
 record of its own, so renewing it never conflicts with the worker's own commit.
 
-States: waiting (in line) -> due -> parked -> ready -> leased -> done, dead, doubt (nobody
-knows what an attempt has done) or cancelled; a failed or lost attempt goes back to due.
+Stages: blocked (in line) -> due -> parked -> ready -> running -> succeeded, failed, in_doubt
+(nobody knows what an attempt has done) or cancelled; a failed or lost attempt goes back to due.
+Callers see states instead: `state_of` makes them from stages.
 """
 
 from onceward.api.queues import QueueSettings
@@ -20,6 +21,7 @@ from onceward.schedule.quota import Quota, quota, spend
 from onceward.schedule.records import (
     JOB_DUE,
     LEASE_DUE,
+    WAITING,
     Accepted,
     Attempt,
     Claim,
@@ -46,6 +48,7 @@ from onceward.schedule.records import (
     ready_partition,
     slot_of,
     slot_of_ready,
+    state_of,
     steps_key,
 )
 from onceward.schedule.settings import DEFAULT, SETTINGS, admit_settings, is_internal, settings_key
@@ -70,6 +73,7 @@ __all__ = [
     "LEASE_DUE",
     "PROMOTE_WRITES",
     "SETTINGS",
+    "WAITING",
     "Accepted",
     "Attempt",
     "Claim",
@@ -106,5 +110,6 @@ __all__ = [
     "slot_of",
     "slot_of_ready",
     "spend",
+    "state_of",
     "steps_key",
 ]

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from typing import Any, TypeVar
 
+from onceward.api.jobs import ENDED
 from onceward.engine.base import Record
 from onceward.engine.invariants import Lookup, Rule, value_of
 from onceward.errors import OncewardError
@@ -10,6 +11,7 @@ from onceward.keys import Key
 from onceward.schedule.records import (
     JOB_DUE,
     LEASE_DUE,
+    STAGES,
     Accepted,
     Gate,
     Job,
@@ -29,8 +31,7 @@ from onceward.schedule.records import (
 
 T = TypeVar("T")
 
-_STATES = ("waiting", "due", "parked", "ready", "leased", "done", "failed", "doubt", "cancelled")
-_HEAD_STATES = ("due", "parked", "ready", "leased", "failed", "doubt")
+_HEAD_STAGES = ("due", "parked", "ready", "running", "failed", "in_doubt")
 
 
 def _due(record: Record, get: Lookup) -> Iterator[str]:
@@ -48,7 +49,7 @@ def _ready(record: Record, get: Lookup) -> Iterator[str]:
 
 
 def _line(record: Record, get: Lookup) -> Iterator[str]:
-    yield from _stands_there(record, value_of(record, Any), "waiting", get)
+    yield from _stands_there(record, value_of(record, Any), "blocked", get)
 
 
 def _parked(record: Record, get: Lookup) -> Iterator[str]:
@@ -56,17 +57,17 @@ def _parked(record: Record, get: Lookup) -> Iterator[str]:
 
 
 def _failed(record: Record, get: Lookup) -> Iterator[str]:
-    state = value_of(record, str)
-    if state not in ("failed", "doubt"):
+    stage = value_of(record, str)
+    if stage not in ("failed", "in_doubt"):
         yield "this is not an entry of a failed job"
         return
-    yield from _stands_there(record, record.key[1].partition("#")[2], state, get)
+    yield from _stands_there(record, record.key[1].partition("#")[2], stage, get)
 
 
 def _permit(record: Record, get: Lookup) -> Iterator[str]:
     id_ = value_of(record, Any)
     job = _job(id_, get)
-    if job is None or job.state != "leased" or job.permit is None:
+    if job is None or job.stage != "running" or job.permit is None:
         yield f"the job {id_!r} is not being worked on, but has a permit"
     elif permit_key(job.queue, job.permit) != record.key:
         yield f"the job {id_!r} has another permit"
@@ -86,12 +87,12 @@ def _gate(record: Record, get: Lookup) -> Iterator[str]:
         yield "this is not the gate of a limit key"
 
 
-def _stands_there(record: Record, id_: Any, state: str, get: Lookup) -> Iterator[str]:
+def _stands_there(record: Record, id_: Any, stage: str, get: Lookup) -> Iterator[str]:
     job = _job(id_, get)
     if job is None:
         yield f"there is no job {id_!r}"
-    elif job.state != state or _place(id_, job) != record.key:
-        yield f"the job {id_} does not stand here: it is {job.state}"
+    elif job.stage != stage or _place(id_, job) != record.key:
+        yield f"the job {id_} does not stand here: it is {job.stage}"
 
 
 def _order(record: Record, get: Lookup) -> Iterator[str]:
@@ -99,8 +100,8 @@ def _order(record: Record, get: Lookup) -> Iterator[str]:
     head = None if order is None else _job(order.head, get)
     if order is None or head is None:
         yield "there is no job at the head of this order key"
-    elif _head_key(order.head, head) != record.key or head.state not in _HEAD_STATES:
-        yield f"the job {order.head} is not its head: it is {head.state}"
+    elif _head_key(order.head, head) != record.key or head.stage not in _HEAD_STAGES:
+        yield f"the job {order.head} is not its head: it is {head.stage}"
 
 
 def _jobs(record: Record, get: Lookup) -> Iterator[str]:
@@ -112,39 +113,34 @@ def _jobs(record: Record, get: Lookup) -> Iterator[str]:
     if what != "job":
         return
     job = value_of(record, Job)
-    if job is None or job.state not in _STATES:
+    if job is None or job.stage not in STAGES:
         yield "this is not a job"
         return
     place = _place(id_, job)
-    renewed = job.state == "leased" and get(lease_key(id_)) is not None
+    renewed = job.stage == "running" and get(lease_key(id_)) is not None
     if place is not None and get(place) is None and not renewed:
-        yield f"the job is {job.state}, but does not stand in {'/'.join(place)}"
+        yield f"the job is {job.stage}, but does not stand in {'/'.join(place)}"
     if job.permit is not None and get(permit_key(job.queue, job.permit)) is None:
         yield f"the job has the permit {job.permit}, which is not there"
-    if job.options.order_key is not None and job.state not in (
-        "done",
-        "failed",
-        "doubt",
-        "cancelled",
-    ):
+    if job.options.order_key is not None and job.stage not in ENDED:
         head = get(_head_key(id_, job))
         order = value_of(head, Order)
-        if order is None or (order.head == id_) == (job.state == "waiting"):
-            yield f"the job is {job.state}, but the head of its order key says otherwise"
+        if order is None or (order.head == id_) == (job.stage == "blocked"):
+            yield f"the job is {job.stage}, but the head of its order key says otherwise"
 
 
 def _place(id_: str, job: Job) -> Key | None:
     """Where the job should have an entry."""
     slot = slot_of(id_)
-    if job.state in ("due", "leased"):
+    if job.stage in ("due", "running"):
         return due_partition(slot), job.place
-    if job.state == "ready":
+    if job.stage == "ready":
         return ready_partition(slot, job.queue), job.place
-    if job.state == "parked":
+    if job.stage == "parked":
         return parked_partition(job.queue, job.options.limit_key or ""), job.place
-    if job.state in ("failed", "doubt"):
+    if job.stage in ("failed", "in_doubt"):
         return failed_partition(job.queue), job.place
-    if job.state == "waiting":
+    if job.stage == "blocked":
         return line_partition(slot, job.queue, job.options.order_key or ""), job.place
     return None
 

@@ -8,6 +8,7 @@ from zlib import crc32
 import msgspec
 
 from onceward import keys, limits
+from onceward.api.jobs import ENDED
 from onceward.errors import BadInput, NoSuchJob, TooLarge
 from onceward.ids import LENGTH
 from onceward.job_options import NO_OPTIONS, JobOptions, admit_options
@@ -20,6 +21,10 @@ T = TypeVar("T")
 # The kinds of entries in due that belong to the schedule itself.
 JOB_DUE = "job"
 LEASE_DUE = "lease"
+
+# The stages of a job: where it stands in the schedule. `state_of` has the state that callers see.
+WAITING = ("blocked", "due", "parked", "ready")
+STAGES = (*WAITING, "running", *ENDED)
 
 _QUEUE_NAME = re.compile(rf"[A-Za-z0-9._:-]{{1,{limits.QUEUE_CHARS_MAX}}}")
 
@@ -85,7 +90,8 @@ class Job(msgspec.Struct, omit_defaults=True):
 
     queue: str
     body: Any
-    state: str
+    stage: str
+    """One of `STAGES`."""
     created_ms: int
     due_ms: int = 0
     options: JobOptions = NO_OPTIONS
@@ -128,6 +134,11 @@ class Job(msgspec.Struct, omit_defaults=True):
     """Since when it counts as ready, however often it is given back; 0: since it is."""
     quarantined: bool = False
     """Whether this stands for a record that could not be read; the body is what was left of it."""
+
+    @property
+    def state(self) -> str:
+        """The public state: one of `onceward.api.jobs.State`."""
+        return state_of(self.stage, self.attempt)
 
 
 class Intent(msgspec.Struct):
@@ -196,6 +207,16 @@ class HandedOver(msgspec.Struct, frozen=True):
 
     worker: LocalWorker
     claim: Claim
+
+
+def state_of(stage: str, attempt: int) -> str:
+    """The public state of a job, from its stage and the number of attempts that have failed.
+
+    An attempt that sleeps in a step does not count: the job is scheduled.
+    """
+    if stage == "due":
+        return "retrying" if attempt else "scheduled"
+    return "queued" if stage in WAITING else stage
 
 
 # Both are needed again and again while a job is worked on.

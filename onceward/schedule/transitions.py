@@ -1,4 +1,4 @@
-"""State transitions of jobs, as functions of a transaction."""
+"""Transitions of jobs between stages, as functions of a transaction."""
 
 from collections.abc import Awaitable, Callable
 from typing import Any, Final, Literal
@@ -18,6 +18,7 @@ from onceward.schedule.quota import give_permit_back, take_permit
 from onceward.schedule.records import (
     JOB_DUE,
     LEASE_DUE,
+    WAITING,
     Accepted,
     Attempt,
     Claim,
@@ -198,7 +199,7 @@ class Schedule:
         """Make a job whose time has come ready. Does nothing if it is not due there any more."""
         id_ = entry[1].split("#")[1]
         job = await tx.get(job_key(id_), Job)
-        if job is None or job.state != "due" or job.place != entry[1]:
+        if job is None or job.stage != "due" or job.place != entry[1]:
             tx.delete(entry)
         elif job.due_ms <= tx.now_ms:
             tx.delete(entry)
@@ -252,7 +253,7 @@ class Schedule:
         id_ = entry[1].rpartition("#")[2]
         job = await tx.get(job_key(id_), Job)
         tx.delete(entry)
-        if job is None or job.state != "ready" or job.place != entry[1]:
+        if job is None or job.stage != "ready" or job.place != entry[1]:
             return None
         if permit is not None:
             job.permit = permit
@@ -290,7 +291,7 @@ class Schedule:
         job = await self.held(tx, id_, token)
         await self._unlease(tx, id_, job)
         job.result, job.ended_by, job.effects = result, token, effects or []
-        await self._end(tx, id_, job, "done")
+        await self._end(tx, id_, job, "succeeded")
 
     def read_to_complete(self, claim: Claim) -> list[Key]:
         order_key = claim.options.order_key
@@ -342,18 +343,18 @@ class Schedule:
         job = await self.held(tx, id_, token)
         await self._unlease(tx, id_, job)
         self._note(tx, job, reason)
-        await self._end(tx, id_, job, "doubt")
+        await self._end(tx, id_, job, "in_doubt")
 
     async def cancel(self, tx: Transaction, id_: str, reason: str = "cancelled") -> None:
         """End a job that has not ended, or forget one that has failed. A worker that holds it
         cannot complete it any more. Idempotent. Raises `NoSuchJob`, `AlreadyEnded`."""
         admit_reason(reason)
         job = await self.get(tx, id_)
-        if job.state == "cancelled":
+        if job.stage == "cancelled":
             return
-        if job.state == "done":
-            raise AlreadyEnded(f"job {id_} is done already", id=id_, state=job.state)
-        was_in_line = job.state == "waiting"
+        if job.stage == "succeeded":
+            raise AlreadyEnded(f"job {id_} has succeeded already", id=id_, state=job.state)
+        was_in_line = job.stage == "blocked"
         await self._withdraw(tx, id_, job)
         job.reason = reason_text(reason)
         await self._end(tx, id_, job, "cancelled", promote=not was_in_line)
@@ -363,12 +364,12 @@ class Schedule:
         being worked on)."""
         admit_time(due_ms)
         job = await self.get(tx, id_)
-        if job.state not in ("waiting", "due", "ready", "parked"):
+        if job.stage not in WAITING:
             raise AlreadyEnded(
                 f"job {id_} cannot be moved: it is {job.state}", id=id_, state=job.state
             )
         job.due_ms = due_ms
-        if job.state != "waiting":  # else it counts when it is the head of its order key
+        if job.stage != "blocked":  # else it counts when it is the head of its order key
             await self._withdraw(tx, id_, job)
             await self._place(tx, id_, job)
         tx.put(job_key(id_), job)
@@ -377,7 +378,7 @@ class Schedule:
         """Let a failed job try again from the first attempt on, behind all others of its order
         key. Raises `NoSuchJob`, `NotFailed`."""
         job = await self.get(tx, id_)
-        if job.state not in ("failed", "doubt"):
+        if job.stage not in ("failed", "in_doubt"):
             raise NotFailed(f"job {id_} has not failed: it is {job.state}", id=id_, state=job.state)
         if job.quarantined:
             raise NotFailed(
@@ -438,7 +439,7 @@ class Schedule:
     async def held(self, tx: Transaction, id_: str, token: str) -> Job:
         """The job, if this attempt still holds it; raises `StaleToken`, `NoSuchJob`."""
         job = await self.get(tx, id_)
-        if job.state != "leased" or job.token != token:
+        if job.stage != "running" or job.token != token:
             raise StaleToken(
                 f"job {id_} is not held by this token any more: it is {job.state}",
                 id=id_,
@@ -467,7 +468,7 @@ class Schedule:
             return
         if job.attempts_max and job.attempt >= job.attempts_max:
             # No attempt comes after it that would find an intent without a result.
-            await self._end(tx, id_, job, "doubt" if await _intends(tx, id_, job) else "failed")
+            await self._end(tx, id_, job, "in_doubt" if await _intends(tx, id_, job) else "failed")
             return
         if retry_ms == AFTER_PAUSE:
             settings, fraction = self.settings(job.queue), self._ids.fraction()
@@ -519,14 +520,14 @@ class Schedule:
         job.history = latest([*job.history, over])
 
     async def _end(
-        self, tx: Transaction, id_: str, job: Job, state: str, *, promote: bool = True
+        self, tx: Transaction, id_: str, job: Job, stage: str, *, promote: bool = True
     ) -> None:
         settings = self.settings(job.queue)
-        job.state, job.place, job.ended_ms = state, "", tx.now_ms
+        job.stage, job.place, job.ended_ms = stage, "", tx.now_ms
         expires_at_ms = None
-        if state in ("failed", "doubt"):
+        if stage in ("failed", "in_doubt"):
             job.place = keys.join(tx.now_ms, id_)
-            tx.add((failed_partition(job.queue), job.place), state)
+            tx.add((failed_partition(job.queue), job.place), stage)
             promote = promote and not settings.failed_blocks
             if settings.failure_queue and settings.failure_queue != job.queue:
                 await self._notify(tx, id_, job, settings.failure_queue)
@@ -538,7 +539,7 @@ class Schedule:
                 # Known for as long as the queue says, from the end on: nothing is done twice
                 # because it was done late.
                 known_until_ms = _until(tx.now_ms, settings.key_retention_ms)
-                accepted = Accepted(id_, job.dedupe.fingerprint, state)
+                accepted = Accepted(id_, job.dedupe.fingerprint, stage)
                 key = (job.dedupe.partition, job.dedupe.sort)
                 tx.put(key, accepted, expires_at_ms=known_until_ms)
         tx.put(job_key(id_), job, expires_at_ms=expires_at_ms)
@@ -551,23 +552,23 @@ class Schedule:
                     tx.put(job_key(next_id), next_job)
 
     async def _notify(self, tx: Transaction, id_: str, job: Job, queue: str) -> None:
-        """Tell another queue that a job has died, in the same commit."""
+        """Send a job to the failure queue, in the same commit."""
         body = {"id": id_, "queue": job.queue, "state": job.state, "reason": job.reason}
         await self.add(tx, queue, {**body, "attempts": job.attempt})
 
     async def _withdraw(self, tx: Transaction, id_: str, job: Job) -> None:
         """Take a job's entry away from where it waits, or its lease from a worker."""
         slot = slot_of(id_)
-        if job.state == "waiting":
+        if job.stage == "blocked":
             await leave_line(tx, id_, job, job.options.order_key or "")
-        elif job.state == "parked":
+        elif job.stage == "parked":
             await unpark(tx, job, job.options.limit_key or "")
-        elif job.state == "due":
+        elif job.stage == "due":
             tx.delete((due_partition(slot), job.place))
-        elif job.state == "ready":
+        elif job.stage == "ready":
             tx.delete((ready_partition(slot, job.queue), job.place))
             await self._leave_gate(tx, job)
-        elif job.state == "leased":
+        elif job.stage == "running":
             await self._unlease(tx, id_, job)
         else:
             tx.delete((failed_partition(job.queue), job.place))
@@ -587,7 +588,7 @@ class Schedule:
         is `new` goes to a worker at hand straight away.
         """
         if job.due_ms > tx.now_ms:
-            job.state, job.place = "due", keys.join(job.due_ms, id_, JOB_DUE)
+            job.stage, job.place = "due", keys.join(job.due_ms, id_, JOB_DUE)
             tx.add((due_partition(slot_of(id_)), job.place), JOB_DUE)
             return
         limit_key = job.options.limit_key
@@ -608,7 +609,7 @@ class Schedule:
         rank = 2 * job.options.priority + (job.attempt > 0)
         if self.turn_ms is not None and self.settings(job.queue).fair:
             since_ms = await self.turn_ms(job.queue, rank, job.caller, tx.now_ms)
-        job.state, job.place = "ready", f"{rank:016d}#{since_ms:016d}#{id_}"
+        job.stage, job.place = "ready", f"{rank:016d}#{since_ms:016d}#{id_}"
         tx.add((ready_partition(slot_of(id_), job.queue), job.place), id_)
 
     def _lease(
@@ -616,7 +617,7 @@ class Schedule:
     ) -> Claim:
         """Begin an attempt. Whoever calls it writes the job. `local` is a handler here."""
         until_ms = tx.now_ms + lease_ms
-        job.state = "leased"
+        job.stage = "running"
         job.attempt += 1
         job.token = self._ids.token(8)
         if local and self.process:

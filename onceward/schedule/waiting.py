@@ -29,7 +29,7 @@ async def become_head(tx: Transaction, id_: str, job: Job, order_key: str) -> bo
         return True
     if order.head == id_:
         return True  # it failed there, and failed jobs of its queue block their keys
-    job.state, job.place = "waiting", keys.number(order.next)
+    job.stage, job.place = "blocked", keys.number(order.next)
     tx.add((line_partition(slot_of(id_), job.queue, order_key), job.place), id_)
     order.next += 1
     order.waiting += 1
@@ -83,7 +83,7 @@ async def pass_gate(tx: Transaction, id_: str, job: Job, limit_key: str, limit: 
         job.gated = True
         tx.put(key, gate)
         return True
-    job.state, job.place = "parked", keys.join(job.options.priority, gate.next)
+    job.stage, job.place = "parked", keys.join(job.options.priority, gate.next)
     tx.add((parked_partition(job.queue, limit_key), job.place), id_)
     gate.next += 1
     gate.parked += 1

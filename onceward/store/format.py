@@ -12,7 +12,7 @@ from onceward.json_values import decode
 from onceward.keys import Key
 from onceward.store.transaction import Transaction
 
-FORMAT = 2
+FORMAT = 3
 """Increase it with every change after which older records would be misread."""
 FORMAT_KEY: Key = ("config", "format")
 SCHEDULE_KEY: Key = ("config", "schedule")

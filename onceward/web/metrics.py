@@ -10,8 +10,8 @@ KIND = b"text/plain; version=0.0.4; charset=utf-8"
 HELP = {
     "accepted": "Messages accepted, by queue and whether they were duplicates",
     "claimed": "Jobs handed out to workers, by queue",
-    "quarantined": "Jobs whose record could not be read, moved to the dead letters, by queue",
-    "ended": "Attempts that ended, by queue and what the job became",
+    "quarantined": "Jobs whose record could not be read, moved to the dead-letter queue, by queue",
+    "ended": "Attempts that ended, by queue and the state of the job afterwards",
     "timers_set": "Timers that were asked for over HTTP, and whether they were set before",
     "webhooks": "Outward calls, by what came of them",
     "webhooks_postponed": "Outward calls that waited since their receiver was paused or busy",
@@ -30,7 +30,7 @@ HELP = {
     "connections": "WebSocket connections that are open",
     "room_members": "Connections in rooms, each counted for every room it is in",
     "jobs": "Jobs by queue and state, as of the last count",
-    "oldest_ready_seconds": "Age of the oldest job that waits for a worker, by queue",
+    "oldest_queued_seconds": "Age of the oldest job that waits for a worker, by queue",
     "alarm": "1 while an alarm of this code holds, 0 after it was cleared",
     "counted_seconds": "When jobs were counted last, in seconds since 1970",
 }
@@ -76,11 +76,11 @@ def _lines(
         for name, queue in sorted(counts.queues.items()):
             for state, count in sorted(queue.jobs.items()):
                 yield _line("jobs", (("queue", name), ("state", state)), count)
-        yield from _head("oldest_ready_seconds", "oldest_ready_seconds", "gauge")
+        yield from _head("oldest_queued_seconds", "oldest_queued_seconds", "gauge")
         for name, queue in sorted(counts.queues.items()):
-            if queue.oldest_ready_ms is not None:
-                age_s = max(now_ms - queue.oldest_ready_ms, 0) / 1000
-                yield _line("oldest_ready_seconds", (("queue", name),), age_s)
+            if queue.oldest_queued_ms is not None:
+                age_s = max(now_ms - queue.oldest_queued_ms, 0) / 1000
+                yield _line("oldest_queued_seconds", (("queue", name),), age_s)
 
 
 def _head(name: str, help_: str, kind: str) -> Iterator[str]:

@@ -271,7 +271,7 @@ class Attempt:
                 writes=COMPLETE_ORDERED_WRITES if claim.options.order_key else COMPLETE_WRITES,
                 reads=self._schedule.read_to_complete(claim),
             )
-        self._store.meters.count("ended", queue=claim.queue, state="done")
+        self._store.meters.count("ended", queue=claim.queue, state="succeeded")
 
     async def _moved_on(self, one: Held) -> bool:
         """Whether the job is not held any more; then there is no use in another run."""
@@ -319,10 +319,10 @@ class Attempt:
         one.ended = True
         one.lease.close()
         self._store.meters.count("ended", queue=one.claim.queue, state=state)
-        if state == "asleep":
+        if state == "scheduled":
             return
         logger.log(
-            logging.ERROR if state in ("failed", "doubt") else logging.WARNING,
+            logging.ERROR if state in ("failed", "in_doubt") else logging.WARNING,
             "job %s failed in attempt %d and is %s: %s",
             *_name(one),
             state,
@@ -341,10 +341,10 @@ class Attempt:
                     step = Step(until_ms=error.until_ms)
                     await steps_part.record(tx, self._schedule, id_, token, error.name, step)
                 await self._schedule.release(tx, id_, token, error.until_ms)
-                return "asleep"
+                return "scheduled"
             if isinstance(error, InDoubt):
                 await self._schedule.hold(tx, id_, token, reason)
-                return "doubt"
+                return "in_doubt"
             if isinstance(error, Fail):
                 return await self._schedule.fail(tx, id_, token, reason, None)
             when = self._when(error) if isinstance(error, Retry | NotDone) else {}

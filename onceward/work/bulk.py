@@ -12,6 +12,7 @@ import msgspec
 from onceward import keys, limits
 from onceward.errors import BadInput, OncewardError
 from onceward.schedule import (
+    WAITING,
     Job,
     QueueSettings,
     Schedule,
@@ -123,7 +124,7 @@ async def redrive(
         if job is not None and movable and chosen(job):
             await schedule.retry(tx, id_)
             redriven += 1
-            held += job.state == "doubt"
+            held += job.stage == "in_doubt"
     return Page(redriven, keys.after(rows[-1].key[1]) if len(rows) == _PAGE else None, held)
 
 
@@ -148,4 +149,4 @@ async def purge(tx: Transaction, schedule: Schedule, queue: str, *, start: str =
 
 
 def _waits(job: Any) -> bool:
-    return job.get("state") in ("waiting", "due", "parked", "ready")
+    return job.get("stage") in WAITING

@@ -15,19 +15,19 @@ from onceward import keys, limits
 from onceward.engine.base import Delete, Put
 from onceward.errors import OncewardError, QueueFull
 from onceward.json_values import decode
-from onceward.schedule import job_partition
+from onceward.schedule import WAITING, job_partition
 from onceward.schedule.settings_cache import SettingsCache
 from onceward.store import Store
 from onceward.store.transaction import Transaction
 
-_UNFINISHED = {"waiting", "due", "parked", "ready", "leased"}
+_UNFINISHED = {*WAITING, "running"}
 
 
 class _CountedJob(msgspec.Struct):
     """What is counted of a job."""
 
     queue: str
-    state: str
+    stage: str
 
 
 class Depths:
@@ -133,7 +133,7 @@ class Depths:
             page = await engine.scan(partition, now_ms, start=start, limit=most)
             for record in page:
                 job = _read(record.key, record.value)
-                if job is not None and job.queue in found and job.state in _UNFINISHED:
+                if job is not None and job.queue in found and job.stage in _UNFINISHED:
                     found[job.queue].add(record.key[1].removesuffix("#job"))
             if len(page) < most:
                 return
@@ -159,7 +159,7 @@ class Depths:
         job = _read(write.key, write.value)
         if job is None:
             return
-        id_, unfinished = write.key[1].removesuffix("#job"), job.state in _UNFINISHED
+        id_, unfinished = write.key[1].removesuffix("#job"), job.stage in _UNFINISHED
         if self._meanwhile is not None:
             self._meanwhile.append((job.queue, id_, unfinished))
         jobs = self._jobs.get(job.queue)

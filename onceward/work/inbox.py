@@ -48,10 +48,10 @@ class Receipt(msgspec.Struct, frozen=True):
     key: str
     """The idempotency key; empty if the message has none."""
     state: str
-    """waiting, due, parked, ready, leased, done, dead, doubt or cancelled."""
+    """One of `onceward.api.jobs.State`."""
     duplicate: bool
     result: Any = None
-    """What the handler returned, once the job is done."""
+    """What the handler returned, once the job has succeeded."""
     reason: str = ""
     """Why the last attempt failed."""
     same_body: bool = True

@@ -5,6 +5,7 @@ import asyncio
 import msgspec
 
 from onceward import limits
+from onceward.api.jobs import ENDED
 from onceward.engine.base import Delete, Put, Record
 from onceward.errors import OncewardError, Unavailable
 from onceward.json_values import decode
@@ -12,13 +13,11 @@ from onceward.keys import Key
 from onceward.schedule import Job, Schedule, admit_id, job_key
 from onceward.store import Store
 
-ENDED = ("done", "failed", "doubt", "cancelled")
-
 
 class _AwaitedJob(msgspec.Struct):
     """What matters of a job to those who wait."""
 
-    state: str
+    stage: str
 
 
 class _Waiter:
@@ -98,7 +97,7 @@ class Results:
                     return ended
                 # This answer counts, so it has to be durable.
                 job = await self._look(id_)
-                if job.state in ENDED or waiter.late:
+                if job.stage in ENDED or waiter.late:
                     return job
         finally:
             waiter.close()
@@ -157,7 +156,7 @@ def _may_have_ended(record: Record | Put | None) -> bool:
     if record is None:
         return True
     try:
-        return decode(record.value, _AwaitedJob, record.key).state in ENDED
+        return decode(record.value, _AwaitedJob, record.key).stage in ENDED
     except OncewardError:
         return True
 

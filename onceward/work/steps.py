@@ -109,7 +109,7 @@ async def settle(
             code="wrong_type",
         )
     job = await schedule.get(tx, id_)
-    if job.state != "doubt":
+    if job.stage != "in_doubt":
         raise NotFailed(f"job {id_} is not in doubt: it is {job.state}", id=id_, state=job.state)
     steps = await load(tx, id_)
     if type(name) is not str or name not in steps or steps[name].done:

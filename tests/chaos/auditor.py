@@ -54,7 +54,7 @@ def judge_messages(history: History, found: Found) -> Iterator[Violation]:
             state = found.jobs.get(id_)
             if state is None:
                 yield Violation("lost message", f"{key} was acknowledged as {id_}, which is gone")
-            elif state != "done":
+            elif state != "succeeded":
                 yield Violation("not drained", f"{key} is {state} as {id_}")
         count = found.effects.get(key, 0)
         if count > 1:

@@ -84,7 +84,7 @@ def good() -> tuple[History, Found]:
         },
     )
     found = Found(
-        jobs=dict.fromkeys(["job-m", "job-again", "job-1"], "done"),
+        jobs=dict.fromkeys(["job-m", "job-again", "job-1"], "succeeded"),
         effects={"m": 1, "again": 1, "unheard": 1},
         orders={"in": Order(4, 4)},
         timers={"t": "success", "off": "cancelled", "every": "cancelled"},
@@ -109,7 +109,7 @@ def test_a_good_history_is_found_good() -> None:
 
 WRONG: list[tuple[str, Change]] = [
     ("lost message", lambda h, f: f.jobs.pop("job-m")),
-    ("not drained", lambda h, f: f.jobs.update({"job-m": "ready"})),
+    ("not drained", lambda h, f: f.jobs.update({"job-m": "queued"})),
     ("doubled message", lambda h, f: h.messages["m"].ids.add("job-1")),
     ("lost effect", lambda h, f: f.effects.pop("m")),
     ("lost effect", lambda h, f: h.calls.pop(2)),

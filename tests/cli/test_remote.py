@@ -55,11 +55,11 @@ def kill_off(server: ServerProcess, queue: str, jobs: int, reason: str) -> list[
 def test_a_message_is_sent_once(command: Command, queue: str) -> None:
     first = command.said("send", queue, '{"item": "lamp"}', "--key", "order-1")
     id_ = first.split()[0]
-    assert first == f"{id_} is accepted and is ready\n"
+    assert first == f"{id_} is accepted and is queued\n"
     again = command.said("send", queue, "-", "--key", "order-1", text='{"item": "lamp"}')
-    assert again == f"{id_} was accepted before and is ready\n"
+    assert again == f"{id_} was accepted before and is queued\n"
     found = command.json("send", queue, '{"item": "lamp"}', "--key", "order-1")
-    assert (found["id"], found["duplicate"], found["state"]) == (id_, True, "ready")
+    assert (found["id"], found["duplicate"], found["state"]) == (id_, True, "queued")
     line, code = command.refused("send", queue, '{"item": "sofa"}', "--key", "order-1")
     assert line.endswith("[key_reused]")
     assert code == 2
@@ -91,7 +91,7 @@ def test_the_result_of_a_message_is_waited_for(
     done = {"token": job["token"], "result": {"sum": 3}}
     request(server, "POST", f"/v1/jobs/{job['id']}/complete", done)
     said, _ = waiting.communicate(timeout=50)
-    assert said.splitlines()[0] == f"{job['id']} is accepted and is done"
+    assert said.splitlines()[0] == f"{job['id']} is accepted and is succeeded"
     assert '"sum": 3' in said
     again = command.said("send", queue, "[1, 2]", "--key", "k", "--wait-s", "20")
     assert again == said.replace("is accepted and", "was accepted before and")
@@ -102,7 +102,7 @@ def test_options_of_a_message_arrive(command: Command, queue: str) -> None:
     options = ("--delay-s", "60", "--order-key", "o", "--priority", "1")
     id_ = command.json("send", queue, "1", "--key", "k", *options)["id"]
     job = command.json("jobs", id_)
-    assert (job["state"], job["order_key"], job["priority"]) == ("due", "o", 1)
+    assert (job["state"], job["order_key"], job["priority"]) == ("scheduled", "o", 1)
 
 
 def test_a_job_is_shown_with_all_that_happened_to_it(
@@ -148,8 +148,8 @@ def test_a_table_of_queues_fits_a_terminal(command: Command, queue: str) -> None
     shown, code = command.on_terminal("queues", long)
     assert code == 0
     assert all(len(line) <= 80 for line in shown.splitlines())
-    assert {"queue", "ready", "leased", "done", "failed", "settings"} <= set(shown.split())
-    assert "rate 2.5" in " ".join(shown.split())
+    assert {"queue", "queued", "running", "succeeded", "failed", "settings"} <= set(shown.split())
+    assert {"rate", "2.5"} <= set(shown.split()), "the settings are wrapped"
 
 
 def test_dead_letters_are_listed_and_redriven(

@@ -47,7 +47,7 @@ async def test_handlers_run_until_a_signal(tmp_path: Path, number: signal.Signal
         assert process.wait(timeout=50) == 0
         assert process.stderr.read() == ""
     async with App(f"sqlite:///{tmp_path / 'shop.db'}") as app:
-        assert (await app.job(receipt.id)).state == "done"
+        assert (await app.job(receipt.id)).state == "succeeded"
 
 
 @pytest.mark.parametrize(

@@ -42,14 +42,14 @@ async def test_a_sender_can_wait_for_the_result(client: Client) -> None:
     [claim] = await client.jobs.claim("sums", wait_s=30)
     await client.jobs.complete(claim.id, claim.token, result=sum(claim.body))
     receipt = await sending
-    assert (receipt.state, receipt.result) == ("done", 3)
+    assert (receipt.state, receipt.result) == ("succeeded", 3)
     assert (await client.send("sums", [1, 2], key="k")).result == 3
 
 
 async def test_the_options_of_a_message_arrive(client: Client) -> None:
     later = await client.send("q", 1, key="later", delay_s=60)
     keyed = await client.send("q", 2, key="keyed", order_key="o", priority=1, attempts_max=3)
-    assert (await client.jobs.get(later.id)).state == "due"
+    assert (await client.jobs.get(later.id)).state == "scheduled"
     job = await client.jobs.get(keyed.id)
     assert (job.order_key, job.priority, job.attempts_max, job.key) == ("o", 1, 3, "keyed")
 
@@ -76,7 +76,7 @@ async def test_a_job_is_claimed_extended_and_completed(client: Client) -> None:
     assert (await client.jobs.get(claim.id)).worker == "w1"
     await client.jobs.complete(claim.id, claim.token, result={"fine": True})
     job = await client.jobs.wait(claim.id)
-    assert (job.state, job.result, job.ended) == ("done", {"fine": True}, True)
+    assert (job.state, job.result, job.ended) == ("succeeded", {"fine": True}, True)
     with pytest.raises(StaleToken):
         await client.jobs.extend(claim.id, claim.token, 1)
     with pytest.raises(StaleToken):
@@ -87,7 +87,7 @@ async def test_an_attempt_fails_for_a_while_or_for_good(client: Client) -> None:
     receipt = await client.send("q", 1, key="k")
     [claim] = await client.jobs.claim("q")
     failed = await client.jobs.fail(claim.id, claim.token, "not yet", retry_after_s=0)
-    assert failed.state in ("due", "ready")
+    assert failed.state in ("retrying", "queued")
     [claim] = await client.jobs.claim("q", wait_s=30)
     assert (claim.attempt, claim.reason) == (2, "not yet")
     assert (await client.jobs.fail(claim.id, claim.token, "broken", final=True)).state == "failed"
@@ -106,8 +106,8 @@ async def test_an_attempt_fails_for_a_while_or_for_good(client: Client) -> None:
 
 async def test_a_job_that_has_not_ended_is_shown_as_it_is_in_time(client: Client) -> None:
     receipt = await client.send("q", 1, key="k")
-    assert (await client.jobs.wait(receipt.id, timeout_s=0.01)).state == "ready"
-    assert (await client.jobs.wait(receipt.id, timeout_s=0)).state == "ready"
+    assert (await client.jobs.wait(receipt.id, timeout_s=0.01)).state == "queued"
+    assert (await client.jobs.wait(receipt.id, timeout_s=0)).state == "queued"
 
 
 async def test_a_job_that_is_done_cannot_be_cancelled(client: Client) -> None:
@@ -140,8 +140,8 @@ async def test_queues_say_how_many_jobs_they_have(client: Client, served: Served
     await served.server.counts.count()
     [queue] = await client.queues.list()
     assert isinstance(queue, Queue)
-    assert queue.jobs == {"ready": 1}
-    assert queue.oldest_ready_ms is not None
+    assert queue.jobs == {"queued": 1}
+    assert queue.oldest_queued_ms is not None
 
 
 async def test_failed_jobs_come_in_pages_and_are_redriven_by_reason(client: Client) -> None:
@@ -219,7 +219,7 @@ async def test_a_client_shows_its_key(served: Served) -> None:
         Client(locked.url, key="ow_" + 64 * "1") as liar,
     ):
         receipt = await client.send("orders", 1, key="k")
-        assert (await client.jobs.get(receipt.id)).state == "ready"
+        assert (await client.jobs.get(receipt.id)).state == "queued"
         with pytest.raises(OncewardError, match=r"\[not_allowed\]"):
             await client.jobs.claim("orders")
         for other in (stranger, liar):

@@ -60,9 +60,9 @@ async def test_a_job_is_completed_once(client: Client, cutter: Cutter, served: S
     [claim] = await client.jobs.claim("q")
     await client.jobs.complete(claim.id, claim.token, result="first")
     job = await client.jobs.get(receipt.id)
-    assert (job.state, job.result, job.attempt) == ("done", "first", 1)
+    assert (job.state, job.result, job.attempt) == ("succeeded", "first", 1)
     ended = [line for line in metrics(served) if line.startswith("onceward_ended_total")]
-    assert ended == ['onceward_ended_total{queue="q",state="done"} 1']
+    assert ended == ['onceward_ended_total{queue="q",state="succeeded"} 1']
 
 
 async def test_an_attempt_fails_once(client: Client, cutter: Cutter) -> None:
@@ -70,9 +70,9 @@ async def test_an_attempt_fails_once(client: Client, cutter: Cutter) -> None:
     receipt = await client.send("q", 1, key="k")
     [claim] = await client.jobs.claim("q")
     failed = await client.jobs.fail(claim.id, claim.token, "why", retry_after_s=3_600)
-    assert failed.state == "due"
+    assert failed.state == "retrying"
     job = await client.jobs.get(receipt.id)
-    assert (job.state, job.attempt, len(job.history)) == ("due", 1, 1)
+    assert (job.state, job.attempt, len(job.history)) == ("retrying", 1, 1)
 
 
 async def test_a_failure_that_was_heard_of_does_not_end_the_next_attempt(

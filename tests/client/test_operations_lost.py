@@ -52,11 +52,11 @@ async def retry_job(client: Client, lose: Callable[[], None]) -> None:
 
 async def settle_step(client: Client, lose: Callable[[], None]) -> None:
     receipt = await client.send("pay", 1, key="k", wait_s=30)
-    assert receipt.state == "doubt"
+    assert receipt.state == "in_doubt"
     lose()
     await client.jobs.settle(receipt.id, "pay", True, result=7)
     job = await client.jobs.wait(receipt.id)
-    assert (job.state, job.result, len(job.settled)) == ("done", 7, 1)
+    assert (job.state, job.result, len(job.settled)) == ("succeeded", 7, 1)
 
 
 async def acquire_lock(client: Client, lose: Callable[[], None]) -> None:

@@ -10,8 +10,8 @@ from onceward.work.results import ENDED
 
 
 def test_what_is_new_is_ignored() -> None:
-    raw = b'{"id": "1", "key": "k", "state": "ready", "duplicate": false, "novelty": [1]}'
-    assert msgspec.json.decode(raw, type=Receipt) == Receipt("1", "k", "ready", False)
+    raw = b'{"id": "1", "key": "k", "state": "queued", "duplicate": false, "novelty": [1]}'
+    assert msgspec.json.decode(raw, type=Receipt) == Receipt("1", "k", "queued", False)
 
 
 def test_what_is_missing_is_an_error() -> None:
@@ -19,7 +19,7 @@ def test_what_is_missing_is_an_error() -> None:
         msgspec.json.decode(b'{"id": "1"}', type=Receipt)
 
 
-@pytest.mark.parametrize("state", [*ENDED, "ready", "leased", "due", "waiting", "parked"])
+@pytest.mark.parametrize("state", [*ENDED, "scheduled", "queued", "running", "retrying"])
 def test_a_job_says_whether_it_has_ended_as_the_server_does(state: str) -> None:
     assert set(ENDED) == set(ENDED_AT_CLIENTS)
     job = Job("1", "q", state, None, 0, 0, 1, 5, 5)
@@ -27,7 +27,7 @@ def test_a_job_says_whether_it_has_ended_as_the_server_does(state: str) -> None:
 
 
 def test_histories_are_not_shared() -> None:
-    first, second = (Job("1", "q", "ready", None, 0, 0, 1, 5, 5) for _ in range(2))
+    first, second = (Job("1", "q", "queued", None, 0, 0, 1, 5, 5) for _ in range(2))
     assert first.history is not second.history
 
 

@@ -21,7 +21,7 @@ from onceward.errors import (
 from onceward.web.http import problem as problem_of
 from tests.client.served import Script, Served, Sprinting, answer
 
-RECEIPT = answer(202, b'{"id":"1","key":"k","state":"ready","duplicate":false}')
+RECEIPT = answer(202, b'{"id":"1","key":"k","state":"queued","duplicate":false}')
 
 
 @pytest.mark.parametrize(

@@ -209,7 +209,7 @@ async def test_a_completion_whose_answer_is_lost_is_said_again(
         receipts = [await client.send("q", n, key=str(n)) for n in range(5)]
         jobs = [await client.jobs.wait(receipt.id) for receipt in receipts]
     assert cutter.losses == []
-    assert {(job.state, job.attempt, job.result) for job in jobs} == {("done", 1, "fine")}
+    assert {(job.state, job.attempt, job.result) for job in jobs} == {("succeeded", 1, "fine")}
     assert sorted(ran) == list(range(5))
 
 
@@ -226,7 +226,7 @@ async def test_a_worker_outlives_a_server_that_is_away(
             while "no jobs of q: " not in caplog.text:
                 await client.jobs.get(receipt.id)
             cutter.deaf.clear()
-            assert (await client.jobs.wait(receipt.id)).state == "done"
+            assert (await client.jobs.wait(receipt.id)).state == "succeeded"
 
 
 async def test_a_worker_that_is_stopped_finishes_what_is_at_hand(client: Client) -> None:
@@ -246,7 +246,7 @@ async def test_a_worker_that_is_stopped_finishes_what_is_at_hand(client: Client)
         assert not working.task.done()
         go_on.set()
     assert (await client.jobs.get(first.id)).result == "finished"
-    assert (await client.jobs.get(second.id)).state == "ready"
+    assert (await client.jobs.get(second.id)).state == "queued"
 
 
 async def test_a_worker_that_waits_for_jobs_stops_at_once(client: Client, cutter: Cutter) -> None:
@@ -273,7 +273,7 @@ async def test_a_worker_that_is_cancelled_gives_up_what_is_at_hand(client: Clien
     with pytest.raises(asyncio.CancelledError):
         await task
     assert cancelled.is_set()
-    assert (await client.jobs.get(receipt.id)).state == "leased"
+    assert (await client.jobs.get(receipt.id)).state == "running"
 
 
 @pytest.mark.parametrize("concurrency", [0, -1, 1.5, 1_001, None])

@@ -39,7 +39,7 @@ PRINTS: dict[tuple[str, str], list[str]] = {
         "['account-7', 'account-9']",
         "1 of 3",
     ],
-    ("server.md", "parcels"): ["done lamp shipped", "token 1"],
+    ("server.md", "parcels"): ["succeeded lamp shipped", "token 1"],
     ("timers.md", "remind-"): ["nightly active", "order-7 is waiting to be paid"],
     ("timers.md", "timers.move"): ["2033-05-18T07:00:00.000Z", "cancelled"],
     ("rooms.md", "shopping"): ["['milk']", "step 2", "[] ['milk']", "[] ['bread', 'milk']"],
@@ -89,7 +89,7 @@ async def a_handler_with_steps(text: str, reader: Reader) -> None:
         receipt = await app.send("orders", body, key="7")
         [job] = await _ended(app, receipt)
         stored = await app.run(lambda tx: tx.get(("order", "7")))
-    assert (job.state, stored) == ("done", {"receipt": "R1"})
+    assert (job.state, stored) == ("succeeded", {"receipt": "R1"})
     assert done == [(5, receipt.id), ("a@example.com",)]
 
 
@@ -106,7 +106,7 @@ async def a_handler_that_holds_a_lock(text: str, reader: Reader) -> None:
     declare(text, app=app, printer=Printer())
     async with app:
         sent = [await app.send("labels", {"text": letter}, key=letter) for letter in "abc"]
-        assert [job.state for job in await _ended(app, *sent)] == ["done"] * 3
+        assert [job.state for job in await _ended(app, *sent)] == ["succeeded"] * 3
     assert sorted(printed) == [("a", 1), ("b", 1), ("c", 1)]
 
 
@@ -135,7 +135,7 @@ async def a_handler_that_changes_a_room(text: str, reader: Reader) -> None:
     async with app:
         await app.run(stock)
         sent = [await app.send("orders", {"item": "lamp"}, key=key) for key in "ab"]
-        assert sorted(job.state for job in await _ended(app, *sent)) == ["done", "failed"]
+        assert sorted(job.state for job in await _ended(app, *sent)) == ["failed", "succeeded"]
         assert await app.run(lambda tx: app.rooms.map(tx, "shop", "stock")) == {"lamp": 0}
         sold = await app.run(lambda tx: app.rooms.list(tx, "shop", "sold"))
         assert [item.value for item in sold or ()] == [{"item": "lamp"}]
@@ -191,7 +191,7 @@ async def a_handler_that_adds_to_a_list(text: str, reader: Reader) -> None:
         await app.run(lambda tx: app.rooms.create(tx, "board.7"))
         [job] = await _ended(app, await app.send("orders", {"number": 7}, key="7"))
         items = await app.run(lambda tx: app.rooms.list(tx, "board.7", "notes"))
-    assert (job.state, [item.value for item in items or ()]) == ("done", ["order 7 came in"])
+    assert (job.state, [item.value for item in items or ()]) == ("succeeded", ["order 7 came in"])
 
 
 async def a_move_of_records(text: str, reader: Reader) -> None:

@@ -9,7 +9,7 @@ const refused = (code) => (error) => error instanceof OncewardError && error.cod
 
 // Messages and jobs.
 const first = await client.send("orders", { item_id: 7 }, { key: "order-1", orderKey: "ann" });
-assert.deepEqual([first.duplicate, first.state], [false, "ready"]);
+assert.deepEqual([first.duplicate, first.state], [false, "queued"]);
 const again = await client.send("orders", { item_id: 7 }, { key: "order-1", orderKey: "ann" });
 assert.deepEqual([again.id, again.duplicate, again.sameBody ?? true], [first.id, true, true]);
 await assert.rejects(client.send("orders", NaN), refused("bad_value"));
@@ -24,7 +24,7 @@ assert.deepEqual([claim.id, claim.body, claim.orderKey, claim.attempt], [first.i
 assert.ok((await client.jobs.extend(claim.id, claim.token, 25)) >= claim.leaseUntilMs);
 await client.jobs.complete(claim.id, claim.token, { result: { as_it_is: 1 } });
 const job = await client.jobs.wait(claim.id, { timeoutS: 5 });
-assert.deepEqual([job.state, job.result, job.attemptsMax > 0], ["done", { as_it_is: 1 }, true]);
+assert.deepEqual([job.state, job.result, job.attemptsMax > 0], ["succeeded", { as_it_is: 1 }, true]);
 await assert.rejects(client.jobs.cancel(claim.id), refused("already_ended"));
 assert.equal((await client.server.clock()).held, false);
 const retry = { pausesS: [1, 2.5], attemptsMax: 3, timeoutS: 4 };
@@ -48,7 +48,7 @@ const worker = client.worker("work", async (claim, signal) => {
 const working = worker.run();
 const sent = await Promise.all(["works", "fails", "later"].map((body) => client.send("work", body, { key: body })));
 const ended = await Promise.all(sent.map((receipt) => client.jobs.wait(receipt.id, { timeoutS: 20 })));
-assert.deepEqual(ended.map((one) => one.state), ["done", "failed", "done"]);
+assert.deepEqual(ended.map((one) => one.state), ["succeeded", "failed", "succeeded"]);
 assert.deepEqual([ended[0].result, ended[1].reason, done.get("later")], [{ was: "works" }, "never", 2]);
 worker.stop();
 await working;

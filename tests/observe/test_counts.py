@@ -33,16 +33,16 @@ async def test_jobs_are_counted_by_queue_and_state() -> None:
         [held] = await app.claim("a", "w", lease_s=60)
         await counts.count()
         assert counts.counted_ms == app.store.clock.now_ms()
-        assert counts.queues["a"].jobs == Counter(ready=4, leased=1, due=1)
+        assert counts.queues["a"].jobs == Counter(queued=4, running=1, scheduled=1)
         assert counts.queues["b"].jobs == Counter(cancelled=1)
         # The one that is being worked on waits no longer.
         oldest_ms = first_ms if held.body else first_ms + 1_000
-        assert counts.queues["a"].oldest_ready_ms == oldest_ms
-        assert counts.queues["b"].oldest_ready_ms is None
+        assert counts.queues["a"].oldest_queued_ms == oldest_ms
+        assert counts.queues["b"].oldest_queued_ms is None
         # What is gone is not counted any more.
         await app.complete(held.id, held.token)
         await counts.count()
-        assert counts.queues["a"].jobs == Counter(ready=4, done=1, due=1)
+        assert counts.queues["a"].jobs == Counter(queued=4, succeeded=1, scheduled=1)
 
 
 @virtual
@@ -54,7 +54,7 @@ async def test_all_jobs_are_counted_however_many_there_are(monkeypatch: pytest.M
             await app.send(f"q{number % 3}", number)
         counts = Counts(app.store, app.node.schedule.slots)
         await counts.count()
-        assert [counts.queues[f"q{n}"].jobs["ready"] for n in range(3)] == [34, 33, 33]
+        assert [counts.queues[f"q{n}"].jobs["queued"] for n in range(3)] == [34, 33, 33]
 
 
 @virtual
@@ -97,7 +97,7 @@ async def test_trouble_is_waited_out(trouble: str) -> None:
     setattr(engine, trouble, True)
     await apps.sleep(5)
     # The last figures stay, and say when they were taken.
-    assert counts.queues["q"].jobs == Counter(ready=1)
+    assert counts.queues["q"].jobs == Counter(queued=1)
     assert counts.counted_ms is not None
     assert counts.counted_ms < app.store.clock.now_ms() - 3_000
     setattr(engine, trouble, False)
@@ -122,7 +122,7 @@ async def test_a_record_that_cannot_be_read_is_left_out() -> None:
         await app.store.run(lambda tx: damage(tx, job_key(ids[0])))
         counts = Counts(app.store, app.node.schedule.slots)
         await counts.count()
-        assert counts.queues["q"].jobs == Counter(ready=2)
+        assert counts.queues["q"].jobs == Counter(queued=2)
 
 
 @virtual

@@ -17,15 +17,15 @@ async def test_a_sample_tells_what_happened_since_the_one_before() -> None:
             await app.send("q", number, key=str(number))
         await app.send("q", 0, key="0")
         [claim] = await app.claim("q", "w", lease_s=60)
-        app.store.meters.count("ended", queue="q", state="done")
-        app.store.meters.count("ended", 2, queue="q", state="ready")
-        app.store.meters.count("ended", 5, queue="q", state="asleep")
+        app.store.meters.count("ended", queue="q", state="succeeded")
+        app.store.meters.count("ended", 2, queue="q", state="retrying")
+        app.store.meters.count("ended", 5, queue="q", state="scheduled")
         await apps.sleep(2)
         await counts.count()
         samples.sample()
         [sample] = samples.since(0)
         assert sample.at_ms == app.store.clock.now_ms()
-        assert (sample.accepted, sample.repeats, sample.done, sample.failed) == (3, 1, 1, 2)
+        assert (sample.accepted, sample.repeats, sample.succeeded, sample.failed) == (3, 1, 1, 2)
         assert (sample.connections, sample.members) == (0, 0)
         assert sample.commit_ms is not None
         assert sample.commit_99_ms is not None
@@ -33,7 +33,7 @@ async def test_a_sample_tells_what_happened_since_the_one_before() -> None:
         await app.fail(claim.id, claim.token, "x", final=True)
         samples.sample()
         [_, second] = samples.since(0)
-        assert (second.accepted, second.done, second.failed) == (0, 0, 0)
+        assert (second.accepted, second.succeeded, second.failed) == (0, 0, 0)
         assert samples.since(1) == [second]
         assert samples.since(2) == samples.since(99) == []
 

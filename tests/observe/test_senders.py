@@ -140,7 +140,7 @@ async def test_messages_of_handlers_count_with_the_end_of_their_job() -> None:
         assert counts(app) == (1, 0, 0, 1, 0)
         sent = [(await app.send("many", text)).id for text in ("a", "b")]
         for id_ in sent:
-            assert (await app.wait(id_, 1_000)).state == "done"
+            assert (await app.wait(id_, 1_000)).state == "succeeded"
         assert counts(app) == (2, 1, 0, 2, 1)
 
 

@@ -62,8 +62,8 @@ class Jobs:
     async def get(self, id_: str) -> Job:
         return await self.store.run(lambda tx: self.schedule.get(tx, id_))
 
-    async def state(self, id_: str) -> str:
-        return (await self.get(id_)).state
+    async def stage(self, id_: str) -> str:
+        return (await self.get(id_)).stage
 
     async def ready(self, queue: str = "q") -> list[Key]:
         """The ready entries, in order."""

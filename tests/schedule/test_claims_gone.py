@@ -40,7 +40,7 @@ async def test_a_job_whose_worker_has_gone_meanwhile_is_given_back(after_s: floa
         await asked
     await cluster.clock.sleep(1)
     member.engine.latency_s = 0.0
-    assert (await member.job(id_)).state == "ready"
+    assert (await member.job(id_)).stage == "ready"
     [claim] = await member.claim()
     assert claim.attempt == 1
     assert cluster.problems == []
@@ -56,7 +56,7 @@ async def test_a_job_whose_worker_goes_away_with_it_in_its_hands_is_given_back()
     with pytest.raises(asyncio.CancelledError):
         await asked
     await cluster.clock.sleep(0.1)
-    assert (await member.job(id_)).state == "ready"
+    assert (await member.job(id_)).stage == "ready"
 
 
 @virtual
@@ -102,9 +102,9 @@ async def test_a_claim_that_cannot_be_given_back_is_tried_again() -> None:
     member.engine.cut_off = True
     await cluster.clock.sleep(1)
     member.engine.cut_off = False
-    assert (await member.job(id_)).state == "leased"
+    assert (await member.job(id_)).stage == "running"
     await cluster.clock.sleep(1)
-    assert (await member.job(id_)).state == "ready"
+    assert (await member.job(id_)).stage == "ready"
 
 
 @virtual
@@ -121,9 +121,9 @@ async def test_a_claim_that_cannot_be_given_back_at_all_is_free_when_its_lease_i
     await cluster.clock.sleep(20)
     member.engine.cut_off = False
     await cluster.clock.sleep(9)
-    assert (await member.job(id_)).state == "leased"
+    assert (await member.job(id_)).stage == "running"
     await cluster.clock.sleep(2)
-    assert (await member.job(id_)).state == "ready"
+    assert (await member.job(id_)).stage == "ready"
 
 
 @virtual
@@ -140,7 +140,7 @@ async def test_of_several_claims_those_are_given_back_that_can_be() -> None:
     await other.commit([Delete(job_key(ids[1]))], member.clock.now_ms())
     asked.cancel()
     await cluster.clock.sleep(1)
-    assert [(await member.job(id_)).state for id_ in (ids[0], ids[2])] == ["ready", "ready"]
+    assert [(await member.job(id_)).stage for id_ in (ids[0], ids[2])] == ["ready", "ready"]
 
 
 @virtual

@@ -21,11 +21,11 @@ async def test_a_delayed_job_is_ready_at_its_millisecond() -> None:
     jobs = member.node.schedule
     for id_, delay_ms in zip(ids, (1, 999, 1_000, 1_500, 12_345, 61_234), strict=True):
         await member.clock.sleep_until(start_ms + delay_ms - 1)
-        assert (await member.job(id_)).state == "due"
+        assert (await member.job(id_)).stage == "due"
         await member.clock.sleep_until(start_ms + delay_ms)
         await asyncio.sleep(0)
         await cluster.clock.sleep(0.000_01)
-        assert (await member.run(lambda tx, id_=id_: jobs.get(tx, id_))).state == "ready"
+        assert (await member.run(lambda tx, id_=id_: jobs.get(tx, id_))).stage == "ready"
     assert member.node.dispatcher.acted == 6
     assert cluster.problems == []
 
@@ -110,7 +110,7 @@ async def test_an_entry_that_was_removed_in_time_is_not_acted_on() -> None:
     await member.complete(claim)
     await cluster.clock.sleep(10)
     assert member.node.dispatcher.acted == 0
-    assert (await member.job(id_)).state == "done"
+    assert (await member.job(id_)).stage == "succeeded"
 
 
 @virtual
@@ -234,9 +234,9 @@ async def test_many_leases_that_run_out_at_once_fit_into_commits_whatever_comes_
     await cluster.clock.sleep(20)
     assert member.node.dispatcher.troubles == {}
     assert cluster.problems == []
-    states = {(await member.job(id_)).state for id_ in ids}
-    assert "leased" not in states
-    assert {"ready", "failed", "waiting"} <= states
+    stages = {(await member.job(id_)).stage for id_ in ids}
+    assert "running" not in stages
+    assert {"ready", "failed", "blocked"} <= stages
 
 
 @virtual
@@ -260,7 +260,7 @@ async def test_a_batch_that_is_too_large_is_acted_on_one_by_one() -> None:
     member = await cluster.start()
     ids = [await member.send("x" * 300_000, delay_ms=1_000) for _ in range(20)]
     await cluster.clock.sleep(1.1)
-    assert {(await member.job(id_)).state for id_ in ids} == {"ready"}
+    assert {(await member.job(id_)).stage for id_ in ids} == {"ready"}
     assert member.node.dispatcher.troubles == {}
 
 

@@ -330,4 +330,4 @@ async def test_a_paused_owner_that_wakes_up_in_the_middle_of_a_commit_changes_no
     await cluster.clock.sleep(0.1)
     after = {key: r for key, r in cluster.records.items() if not key[0].startswith("node")}
     assert after == records
-    assert {(await other.job(id_)).state for id_ in ids} == {"done"}
+    assert {(await other.job(id_)).stage for id_ in ids} == {"succeeded"}

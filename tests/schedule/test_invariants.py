@@ -24,8 +24,8 @@ async def change(jobs: Jobs, key: Key, value: Any) -> None:
     await jobs.store.run(fn)
 
 
-async def every_state() -> Jobs:
-    """Jobs in every state, with leases renewed, moved and left over."""
+async def every_stage() -> Jobs:
+    """Jobs in every stage, with leases renewed, moved and left over."""
     jobs = await new_jobs()
     for n in range(3):
         await jobs.send(n, queue="ordered", order_key="k")
@@ -44,22 +44,22 @@ async def every_state() -> Jobs:
 
 
 async def test_sound_records_break_no_rule() -> None:
-    assert problems((await every_state()).engine) == []
+    assert problems((await every_stage()).engine) == []
 
 
 async def test_whatever_record_is_missing_some_rule_is_broken() -> None:
-    records = all_records((await every_state()).engine)
+    records = all_records((await every_stage()).engine)
     kinds = [key[0].partition("#")[0] for key in records]
     assert set(kinds) == {"job", "due", "ready", "line", "order", "failed"}
     unnoticed = []
     for number, record in enumerate(records.values()):
-        jobs = await every_state()
+        jobs = await every_stage()
         await change(jobs, list(all_records(jobs.engine))[number], None)
         if not problems(jobs.engine):
             unnoticed.append((kinds[number], msgspec.json.decode(record.value)))
     # A job that has ended stands nowhere, and the entry of a renewed lease may have moved.
-    jobs_unnoticed = [value["state"] for kind, value in unnoticed if kind == "job"]
-    assert sorted(jobs_unnoticed) == ["done", "done"]
+    jobs_unnoticed = [value["stage"] for kind, value in unnoticed if kind == "job"]
+    assert sorted(jobs_unnoticed) == ["succeeded", "succeeded"]
     assert [value for kind, value in unnoticed if kind != "job"] == ["lease"]
 
 
@@ -75,20 +75,20 @@ async def test_whatever_record_is_missing_some_rule_is_broken() -> None:
         (("job#0000", f"{'0' * 29}#job"), 1, "not a job"),
         (
             ("job#0000", f"{'0' * 29}#job"),
-            {"queue": "q", "body": 1, "state": "odd", "created_ms": 1},
+            {"queue": "q", "body": 1, "stage": "odd", "created_ms": 1},
             "not a job",
         ),
     ],
 )
 async def test_a_record_that_makes_no_sense_is_found(key: Key, value: Any, says: str) -> None:
-    jobs = await every_state()
+    jobs = await every_stage()
     await change(jobs, key, value)
     [problem] = problems(jobs.engine)
     assert says in problem
 
 
 async def test_an_entry_of_a_kind_that_the_schedule_does_not_know_is_none_of_its_business() -> None:
-    jobs = await every_state()
+    jobs = await every_stage()
     await change(jobs, ("due#0000", f"{1:016d}#x#timer"), 1)
     assert problems(jobs.engine) == []
 
@@ -101,7 +101,7 @@ async def test_a_head_that_another_claims_to_be_is_found() -> None:
     found = problems(jobs.engine)
     assert any(job_key(first)[1] in problem for problem in found)
     assert any("is not its head" in problem for problem in found)
-    assert job.state == "waiting"
+    assert job.stage == "blocked"
 
 
 ID, OTHER = "0" * 26 + "00A", "1" * 26 + "00A"
@@ -110,42 +110,42 @@ HEAD: Key = ("order#0010", "q#k")
 PERMIT: Key = ("permit#q", "0000000000000003")
 DEDUPE: Key = ("inbox#00#q", "#k")
 
-# Where a job stands, by its state, and what stands there.
+# Where a job stands, by its stage, and what stands there.
 ENTRIES: dict[str, tuple[Key, Any]] = {
     "due": (("due#0010", f"0000000000000050#{ID}#job"), "job"),
-    "leased": (("due#0010", f"0000000000000050#{ID}#lease"), "lease"),
+    "running": (("due#0010", f"0000000000000050#{ID}#lease"), "lease"),
     "ready": (("ready#0010#q", f"5#{ID}"), ID),
-    "waiting": (("line#0010#q#k", "0000000000000001"), ID),
+    "blocked": (("line#0010#q#k", "0000000000000001"), ID),
     "parked": (("parked#q#k", "5#0000000000000001"), ID),
     "failed": (("failed#q", f"0000000000000050#{ID}"), "failed"),
-    "doubt": (("failed#q", f"0000000000000050#{ID}"), "doubt"),
+    "in_doubt": (("failed#q", f"0000000000000050#{ID}"), "in_doubt"),
 }
-STATES = [*ENTRIES, "done", "cancelled"]
-ENDED = ("failed", "doubt", "done", "cancelled")
+STAGES = [*ENTRIES, "succeeded", "cancelled"]
+ENDED = ("failed", "in_doubt", "succeeded", "cancelled")
 
 
-def job(state: str, **changes: Any) -> dict[str, Any]:
-    sound: dict[str, Any] = {"queue": "q", "body": 1, "state": state, "created_ms": 1}
-    if state in ENTRIES:
-        sound["place"] = ENTRIES[state][0][1]
-    if state == "waiting":
+def job(stage: str, **changes: Any) -> dict[str, Any]:
+    sound: dict[str, Any] = {"queue": "q", "body": 1, "stage": stage, "created_ms": 1}
+    if stage in ENTRIES:
+        sound["place"] = ENTRIES[stage][0][1]
+    if stage == "blocked":
         sound["options"] = {"order_key": "k"}
-    if state == "parked":
+    if stage == "parked":
         sound["options"] = {"limit_key": "k"}
     options = {**sound.get("options", {}), **changes.pop("options", {})}
     return {**sound, "options": options, **changes}
 
 
-def sound(state: str, **changes: Any) -> dict[Key, Any]:
-    """A job in that state, and all that belongs to it."""
-    values: dict[Key, Any] = {JOB: job(state, **changes)}
-    if state in ENTRIES:
-        key, value = ENTRIES[state]
+def sound(stage: str, **changes: Any) -> dict[Key, Any]:
+    """A job in that stage, and all that belongs to it."""
+    values: dict[Key, Any] = {JOB: job(stage, **changes)}
+    if stage in ENTRIES:
+        key, value = ENTRIES[stage]
         values[key] = value
     order_key = values[JOB].get("options", {}).get("order_key")
-    if order_key is not None and state not in ENDED:
-        values[HEAD] = {"head": OTHER if state == "waiting" else ID}
-    if state == "waiting":  # whoever is at the head
+    if order_key is not None and stage not in ENDED:
+        values[HEAD] = {"head": OTHER if stage == "blocked" else ID}
+    if stage == "blocked":  # whoever is at the head
         place = f"5#{OTHER}"
         values["job#0010", f"{OTHER}#job"] = job("ready", options={"order_key": "k"}, place=place)
         values["ready#0010#q", place] = OTHER
@@ -164,51 +164,51 @@ def judged(values: dict[Key, Any]) -> list[str]:
     ]
 
 
-@pytest.mark.parametrize("state", STATES)
-def test_a_job_stands_where_its_state_says(state: str) -> None:
-    assert judged(sound(state)) == []
-    assert judged(sound(state, options={"order_key": "k"})) == []
+@pytest.mark.parametrize("stage", STAGES)
+def test_a_job_stands_where_its_stage_says(stage: str) -> None:
+    assert judged(sound(stage)) == []
+    assert judged(sound(stage, options={"order_key": "k"})) == []
 
 
-@pytest.mark.parametrize("state", ENTRIES)
-def test_a_job_that_stands_nowhere_is_found(state: str) -> None:
-    place, _ = ENTRIES[state]
-    values = sound(state)
+@pytest.mark.parametrize("stage", ENTRIES)
+def test_a_job_that_stands_nowhere_is_found(stage: str) -> None:
+    place, _ = ENTRIES[stage]
+    values = sound(stage)
     del values[place]
-    says = f"the job is {state}, but does not stand in {place[0]}/{place[1]}"
+    says = f"the job is {stage}, but does not stand in {place[0]}/{place[1]}"
     assert judged(values) == [says]
 
 
-@pytest.mark.parametrize("entry", [state for state in ENTRIES if state != "leased"])
-def test_an_entry_of_a_job_in_another_state_is_found(entry: str) -> None:
+@pytest.mark.parametrize("entry", [stage for stage in ENTRIES if stage != "running"])
+def test_an_entry_of_a_job_in_another_stage_is_found(entry: str) -> None:
     key, value = ENTRIES[entry]
-    for state in STATES:
-        # As if its entry had not gone with its state.
-        found = judged({**sound(state), JOB: job(state, place=key[1]), key: value})
-        says = f"the job {ID} does not stand here: it is {state}"
-        assert (says in found) == (state != entry)
+    for stage in STAGES:
+        # As if its entry had not gone with its stage.
+        found = judged({**sound(stage), JOB: job(stage, place=key[1]), key: value})
+        says = f"the job {ID} does not stand here: it is {stage}"
+        assert (says in found) == (stage != entry)
 
 
-@pytest.mark.parametrize("state", [state for state in ENTRIES if state != "leased"])
-def test_a_second_entry_of_a_job_is_found(state: str) -> None:
-    (partition, sort), value = ENTRIES[state]
+@pytest.mark.parametrize("stage", [stage for stage in ENTRIES if stage != "running"])
+def test_a_second_entry_of_a_job_is_found(stage: str) -> None:
+    (partition, sort), value = ENTRIES[stage]
     second = (partition, sort.replace("5", "6").replace("1", "2"))
-    if state in ("waiting", "parked"):
+    if stage in ("blocked", "parked"):
         second = (partition, sort + "2")
-    found = judged({**sound(state), second: value})
-    assert found == [f"the job {ID} does not stand here: it is {state}"]
+    found = judged({**sound(stage), second: value})
+    assert found == [f"the job {ID} does not stand here: it is {stage}"]
 
 
 def test_a_lease_that_was_left_over_is_sound_as_long_as_there_is_a_job() -> None:
-    key, value = ENTRIES["leased"]
-    for state in STATES:
-        assert judged({**sound(state), key: value}) == []
+    key, value = ENTRIES["running"]
+    for stage in STAGES:
+        assert judged({**sound(stage), key: value}) == []
     assert judged({key: value}) == [f"there is no job {ID!r}"]
 
 
 def test_a_lease_that_was_renewed_may_stand_anywhere() -> None:
     renewed = {("job#0010", f"{ID}#lease"): {"token": "t", "until_ms": 9}}
-    assert judged({JOB: job("leased"), **renewed}) == []
+    assert judged({JOB: job("running"), **renewed}) == []
     assert len(judged({JOB: job("ready"), **renewed})) == 1
 
 
@@ -223,32 +223,32 @@ def test_a_due_entry_that_names_no_job_is_found(sort: str, named: str) -> None:
     ("entry", "values"),
     [
         (("parked#q#x", "5"), {JOB: job("parked", options={"limit_key": None}, place="5")}),
-        (("line#0010#q#x", "5"), {JOB: job("waiting", options={"order_key": None}, place="5")}),
+        (("line#0010#q#x", "5"), {JOB: job("blocked", options={"order_key": None}, place="5")}),
     ],
 )
 def test_a_job_without_a_key_that_stands_in_its_line_is_found(
     entry: Key, values: dict[Key, Any]
 ) -> None:
-    state = values[JOB]["state"]
+    stage = values[JOB]["stage"]
     found = judged({**values, entry: ID})
-    assert f"the job {ID} does not stand here: it is {state}" in found
+    assert f"the job {ID} does not stand here: it is {stage}" in found
 
 
 def test_an_entry_among_failed_jobs_that_says_something_else_is_found() -> None:
     key, _ = ENTRIES["failed"]
-    for value in ("done", "", 5, None):
-        found = judged({JOB: job("done"), key: value})
+    for value in ("succeeded", "", 5, None):
+        found = judged({JOB: job("succeeded"), key: value})
         assert found == ["this is not an entry of a failed job"]
 
 
-@pytest.mark.parametrize("state", STATES)
-def test_only_a_job_that_goes_on_or_blocks_is_the_head_of_its_order_key(state: str) -> None:
-    values = {**sound(state, options={"order_key": "k"}), HEAD: {"head": ID}}
+@pytest.mark.parametrize("stage", STAGES)
+def test_only_a_job_that_goes_on_or_blocks_is_the_head_of_its_order_key(stage: str) -> None:
+    values = {**sound(stage, options={"order_key": "k"}), HEAD: {"head": ID}}
     found = judged(values)
-    says = f"the job {ID} is not its head: it is {state}"
-    assert (says in found) == (state in ("waiting", "done", "cancelled"))
+    says = f"the job {ID} is not its head: it is {stage}"
+    assert (says in found) == (stage in ("blocked", "succeeded", "cancelled"))
     assert judged(
-        {**sound(state), JOB: job(state, options={"order_key": "other"}), HEAD: {"head": ID}}
+        {**sound(stage), JOB: job(stage, options={"order_key": "other"}), HEAD: {"head": ID}}
     )
 
 
@@ -257,35 +257,35 @@ def test_a_job_without_an_order_key_is_no_head() -> None:
     assert found == [f"the job {ID} is not its head: it is ready"]
 
 
-@pytest.mark.parametrize("state", STATES)
-def test_a_job_that_has_not_ended_needs_a_head(state: str) -> None:
-    values = sound(state, options={"order_key": "k"})
+@pytest.mark.parametrize("stage", STAGES)
+def test_a_job_that_has_not_ended_needs_a_head(stage: str) -> None:
+    values = sound(stage, options={"order_key": "k"})
     values.pop(HEAD, None)
-    says = f"the job is {state}, but the head of its order key says otherwise"
-    assert (says in judged(values)) == (state not in ENDED)
-    assert (says in judged({**values, HEAD: 5})) == (state not in ENDED)
+    says = f"the job is {stage}, but the head of its order key says otherwise"
+    assert (says in judged(values)) == (stage not in ENDED)
+    assert (says in judged({**values, HEAD: 5})) == (stage not in ENDED)
 
 
 def test_a_permit_belongs_to_a_job_that_is_worked_on() -> None:
-    assert judged({**sound("leased", permit=3), PERMIT: ID}) == []
+    assert judged({**sound("running", permit=3), PERMIT: ID}) == []
     idle = f"the job {ID!r} is not being worked on, but has a permit"
     assert judged({PERMIT: ID}) == [idle]
-    assert judged({**sound("leased"), PERMIT: ID}) == [idle]
+    assert judged({**sound("running"), PERMIT: ID}) == [idle]
     assert judged({**sound("ready", permit=3), PERMIT: ID}) == [idle]
     other = ("permit#q", "0000000000000004")
-    found = judged({**sound("leased", permit=3), PERMIT: ID, other: ID})
+    found = judged({**sound("running", permit=3), PERMIT: ID, other: ID})
     assert found == [f"the job {ID!r} has another permit"]
 
 
 def test_a_permit_that_is_not_there_is_found() -> None:
-    found = judged(sound("leased", permit=3))
+    found = judged(sound("running", permit=3))
     assert found == ["the job has the permit 3, which is not there"]
 
 
 def test_a_dedupe_key_leads_to_a_job_until_that_has_ended() -> None:
     accepted = {"id": ID, "fingerprint": "f"}
     assert judged({**sound("ready"), DEDUPE: accepted}) == []
-    assert judged({**sound("done"), DEDUPE: {**accepted, "state": "done"}}) == []
-    assert judged({DEDUPE: {**accepted, "state": "done"}}) == []
+    assert judged({**sound("succeeded"), DEDUPE: {**accepted, "state": "succeeded"}}) == []
+    assert judged({DEDUPE: {**accepted, "state": "succeeded"}}) == []
     assert judged({DEDUPE: accepted}) == [f"there is no job {ID!r}"]
     assert judged({DEDUPE: {"id": ID}}) == ["this is not the record of a dedupe key"]

@@ -9,10 +9,10 @@ async def test_a_lease_that_runs_out_makes_the_job_ready_for_another_attempt() -
     id_ = await jobs.send()
     claim = await jobs.claimed(worker="ann", lease_ms=1_000)
     await jobs.pass_ms(999)
-    assert await jobs.state(id_) == "leased"
+    assert await jobs.stage(id_) == "running"
     await jobs.pass_ms(1)
     job = await jobs.get(id_)
-    assert (job.state, job.reason) == ("ready", "the lease of ann ran out")
+    assert (job.stage, job.reason) == ("ready", "the lease of ann ran out")
     again = await jobs.claimed()
     assert again.attempt == 2
     assert again.token != claim.token
@@ -32,9 +32,9 @@ async def test_an_extended_lease_runs_from_now_and_moves_its_entry_only_when_tha
     assert later[1].startswith(f"{START_MS + 1_600:016d}#")
     assert problems(jobs.engine) == []
     await jobs.pass_ms(599)
-    assert await jobs.state(id_) == "leased"
+    assert await jobs.stage(id_) == "running"
     await jobs.pass_ms(1)
-    assert await jobs.state(id_) == "ready"
+    assert await jobs.stage(id_) == "ready"
     assert await jobs.due() == []
 
 
@@ -48,7 +48,7 @@ async def test_an_entry_that_another_owner_has_moved_already_is_left_alone() -> 
     moved = await jobs.due()
     await jobs.act(entry)
     assert await jobs.due() == moved != [entry]
-    assert await jobs.state(id_) == "leased"
+    assert await jobs.stage(id_) == "running"
 
 
 async def test_extending_never_makes_a_lease_shorter() -> None:
@@ -67,11 +67,11 @@ async def test_a_late_worker_may_go_on_while_nobody_has_noticed() -> None:
     jobs.clock.at_ms += 5_000
     assert await jobs.extend(claim, 1_000) == START_MS + 6_000
     await jobs.pass_ms(0)
-    assert await jobs.state(id_) == "leased"
+    assert await jobs.stage(id_) == "running"
     jobs.clock.at_ms += 5_000
     await jobs.complete(claim)
     await jobs.pass_ms(0)
-    assert await jobs.state(id_) == "done"
+    assert await jobs.stage(id_) == "succeeded"
     assert await jobs.due() == []
 
 
@@ -85,7 +85,7 @@ async def test_completing_an_extended_job_leaves_at_most_an_entry_that_goes_at_i
     assert len(await jobs.due()) == 1
     await jobs.pass_ms(2_000)
     assert await jobs.due() == []
-    assert await jobs.state(id_) == "done"
+    assert await jobs.stage(id_) == "succeeded"
 
 
 async def test_what_an_extended_lease_left_behind_does_not_end_the_next_one() -> None:
@@ -97,7 +97,7 @@ async def test_what_an_extended_lease_left_behind_does_not_end_the_next_one() ->
     await jobs.fail(first, START_MS)
     second = await jobs.claimed(lease_ms=10_000)
     await jobs.pass_ms(5_000)
-    assert await jobs.state(id_) == "leased"
+    assert await jobs.stage(id_) == "running"
     assert len(await jobs.due()) == 1
     await jobs.complete(second)
     assert await jobs.due() == []
@@ -111,7 +111,7 @@ async def test_the_renewal_of_an_earlier_attempt_does_not_prolong_the_next_one()
     await jobs.fail(first, START_MS)
     await jobs.claimed(lease_ms=1_000)
     await jobs.pass_ms(1_000)
-    assert await jobs.state(id_) == "ready"
+    assert await jobs.stage(id_) == "ready"
 
 
 async def test_a_released_job_is_ready_again_and_the_attempt_does_not_count() -> None:

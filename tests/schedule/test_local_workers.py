@@ -37,9 +37,9 @@ class Shop:
             await self.app.wait(id_)
 
     def starts(self, id_: str) -> list[str]:
-        """The states in which a job was written."""
+        """The stages in which a job was written."""
         puts = [write for commit in self.apps.commits for write in commit if type(write) is Put]
-        return [decode(put.value, Any, put.key)["state"] for put in puts if put.key == job_key(id_)]
+        return [decode(put.value, Any, put.key)["stage"] for put in puts if put.key == job_key(id_)]
 
 
 @asynccontextmanager
@@ -66,8 +66,8 @@ async def test_a_new_job_is_leased_to_free_hands_by_the_commit_that_makes_it() -
         for id_ in (sent, later, accepted):
             assert (await shop.app.wait(id_)).attempt == 1
     assert sorted(shop.seen) == ["accepted", "later", "sent"]
-    assert shop.starts(sent) == shop.starts(accepted) == ["leased", "done"]
-    assert shop.starts(later) == ["due", "leased", "done"]
+    assert shop.starts(sent) == shop.starts(accepted) == ["running", "succeeded"]
+    assert shop.starts(later) == ["due", "running", "succeeded"]
 
 
 @pytest.mark.parametrize(("concurrency", "between"), [(8, []), (1, ["ready"])])
@@ -82,15 +82,17 @@ async def test_the_next_of_an_order_key_is_leased_by_the_end_of_the_one_before_i
         await shop.done(*ids)
     assert shop.seen == [0, 1, 2]
     for id_ in ids[1:]:
-        assert shop.starts(id_) == ["waiting", *between, "leased", "done"]
-        [ends] = [c for c in shop.apps.commits if _states(c).get(id_) == (between or ["leased"])[0]]
-        assert "done" in _states(ends).values()
+        assert shop.starts(id_) == ["blocked", *between, "running", "succeeded"]
+        [ends] = [
+            c for c in shop.apps.commits if _stages(c).get(id_) == (between or ["running"])[0]
+        ]
+        assert "succeeded" in _stages(ends).values()
 
 
-def _states(commit: Any) -> dict[str, str]:
-    """The states in which jobs were written by a commit."""
+def _stages(commit: Any) -> dict[str, str]:
+    """The stages in which jobs were written by a commit."""
     return {
-        put.key[1][: -len("#job")]: decode(put.value, Any, put.key)["state"]
+        put.key[1][: -len("#job")]: decode(put.value, Any, put.key)["stage"]
         for put in commit
         if type(put) is Put and put.key[0].startswith("job#") and put.key[1].endswith("#job")
     }
@@ -101,8 +103,8 @@ async def test_hands_that_are_full_get_what_is_ready_when_they_are_free() -> Non
     async with opened(concurrency=2) as shop:
         shop.go_on.clear()
         ids = [(await shop.app.send("q", n)).id for n in range(4)]
-        states = [(await shop.app.job(id_)).state for id_ in ids]
-        assert states == ["leased", "leased", "ready", "ready"]
+        stages = [(await shop.app.job(id_)).stage for id_ in ids]
+        assert stages == ["running", "running", "ready", "ready"]
         shop.go_on.set()
         await shop.done(*ids)
     assert sorted(shop.seen) == [0, 1, 2, 3]
@@ -121,7 +123,7 @@ async def test_a_transaction_that_fails_leaves_the_hands_free() -> None:
         id_ = (await shop.app.send("q", "after")).id
         await shop.done(id_)
     assert shop.seen == ["after"]
-    assert shop.starts(id_) == ["leased", "done"]
+    assert shop.starts(id_) == ["running", "succeeded"]
 
 
 @virtual
@@ -160,7 +162,7 @@ async def test_what_a_queue_hands_out_by_rules_is_claimed_by_them(settings: Any)
     async with opened(settings) as shop:
         id_ = (await shop.app.send("q", 1)).id
         await shop.done(id_)
-    assert shop.starts(id_) == ["ready", "leased", "done"]
+    assert shop.starts(id_) == ["ready", "running", "succeeded"]
 
 
 @virtual
@@ -169,7 +171,7 @@ async def test_a_paused_queue_hands_out_nothing() -> None:
         await shop.app.queues.pause("q")
         id_ = (await shop.app.send("q", 1)).id
         await shop.apps.sleep(60)
-        assert (await shop.app.job(id_)).state == "ready"
+        assert (await shop.app.job(id_)).stage == "ready"
         await shop.app.queues.resume("q")
         await shop.done(id_)
 
@@ -181,7 +183,7 @@ async def test_new_jobs_wait_behind_a_backlog() -> None:
         backlog = [(await shop.app.send("q", n)).id for n in range(3 * CLAIMS_AT_ONCE)]
         await shop.app.queues.resume("q")
         id_ = (await shop.app.send("q", "new")).id
-        assert (await shop.app.job(id_)).state == "ready"
+        assert (await shop.app.job(id_)).stage == "ready"
         await shop.done(*backlog, id_)
     assert shop.seen.index("new") > CLAIMS_AT_ONCE
 
@@ -191,7 +193,7 @@ async def test_a_batch_gets_only_what_is_ready() -> None:
     async with opened(batch=10, concurrency=20) as shop:
         id_ = (await shop.app.send("q", 1)).id
         await shop.done(id_)
-    assert shop.starts(id_) == ["ready", "leased", "done"]
+    assert shop.starts(id_) == ["ready", "running", "succeeded"]
 
 
 @virtual
@@ -207,7 +209,7 @@ async def test_what_was_promised_to_a_worker_that_stops_meanwhile_is_given_back(
         id_ = (await sending).id
         await shop.apps.sleep(limits.POLL_S)
         job = await shop.app.job(id_)
-        assert (job.state, job.attempt) == ("ready", 0)
+        assert (job.stage, job.attempt) == ("ready", 0)
         assert shop.seen == []
         claims = await shop.app.claim("q", "other", lease_s=60)
     assert [claim.attempt for claim in claims] == [1]

@@ -62,16 +62,16 @@ class Model:
         self.expected: dict[str, Expected] = {}
         self.claims: list[Claim] = []
 
-    def state(self, id_: str) -> str:
+    def stage(self, id_: str) -> str:
         job = self.expected[id_]
         if job.end:
             return job.end
         if job.key is not None:
             line = [i for i, j in self.expected.items() if j.key == job.key and not j.end]
             if line[0] != id_:
-                return "waiting"
+                return "blocked"
         if job.token:
-            return "leased"
+            return "running"
         return "due" if job.due_ms > self.jobs.clock.at_ms else "ready"
 
     async def send(self, key: str | None, delay_ms: int, priority: int, attempts_max: int) -> None:
@@ -82,11 +82,11 @@ class Model:
         self.expected[id_] = Expected(key, due_ms, priority, attempts_max)
 
     async def claim(self, lease_ms: int) -> None:
-        ready = [job for id_, job in self.expected.items() if self.state(id_) == "ready"]
+        ready = [job for id_, job in self.expected.items() if self.stage(id_) == "ready"]
         claim = await self.jobs.claim(lease_ms=lease_ms)
         assert (claim is not None) == bool(ready)
         if claim is not None:
-            assert self.state(claim.id) == "ready"
+            assert self.stage(claim.id) == "ready"
             job = self.expected[claim.id]
             assert job.priority == min(other.priority for other in ready)
             job.attempts += 1
@@ -110,7 +110,7 @@ class Model:
                     await self.jobs.complete(claim)
             else:
                 await self.jobs.complete(claim)
-                job.over("done")
+                job.over("succeeded")
 
     async def fail(self, number: int, delay_ms: int | None) -> None:
         if picked := self.pick(number):
@@ -153,7 +153,7 @@ class Model:
 
     async def check(self) -> None:
         for id_ in self.expected:
-            assert await self.jobs.state(id_) == self.state(id_)
+            assert await self.jobs.stage(id_) == self.stage(id_)
         assert problems(self.jobs.engine) == []
 
 
@@ -166,7 +166,7 @@ async def play(operations: list[tuple]) -> None:
     # In the end all can be worked off.
     for _ in range(3 * len(operations)):
         await model.pass_ms(10_000)
-        while any(model.state(id_) == "ready" for id_ in model.expected):
+        while any(model.stage(id_) == "ready" for id_ in model.expected):
             await model.claim(1_000)
             await model.complete(len(model.claims) - 1)
             await model.check()

@@ -15,8 +15,8 @@ async def in_line(jobs: Jobs, count: int, key: str = "k", **options: object) -> 
     return [await jobs.send(n, order_key=key, **options) for n in range(count)]
 
 
-async def states(jobs: Jobs, ids: list[str]) -> list[str]:
-    return [await jobs.state(id_) for id_ in ids]
+async def stages(jobs: Jobs, ids: list[str]) -> list[str]:
+    return [await jobs.stage(id_) for id_ in ids]
 
 
 async def test_followers_wait_in_line_and_come_up_one_by_one_in_order() -> None:
@@ -24,7 +24,7 @@ async def test_followers_wait_in_line_and_come_up_one_by_one_in_order() -> None:
     ids = await in_line(jobs, 12)
     done = []
     for n in range(12):
-        assert await states(jobs, ids[n:]) == ["ready"] + ["waiting"] * (11 - n)
+        assert await stages(jobs, ids[n:]) == ["ready"] + ["blocked"] * (11 - n)
         assert problems(jobs.engine) == []
         claim = await jobs.claimed()
         assert await jobs.claim() is None
@@ -42,7 +42,7 @@ async def test_the_next_is_promoted_in_the_same_commit() -> None:
     jobs.store.on_durable(commits.append)
     await jobs.complete(claim)
     assert len(commits) == 1
-    assert await states(jobs, [first, second]) == ["done", "ready"]
+    assert await stages(jobs, [first, second]) == ["succeeded", "ready"]
 
 
 async def test_keys_do_not_wait_for_each_other_nor_for_jobs_without() -> None:
@@ -60,7 +60,7 @@ async def test_followers_wait_while_the_head_retries() -> None:
     jobs = await new_jobs()
     ids = await in_line(jobs, 3)
     await jobs.fail(await jobs.claimed(), START_MS + 1_000)
-    assert await states(jobs, ids) == ["due", "waiting", "waiting"]
+    assert await stages(jobs, ids) == ["due", "blocked", "blocked"]
     assert await jobs.claim() is None
     await jobs.pass_ms(1_000)
     again = await jobs.claimed()
@@ -90,7 +90,7 @@ async def test_a_delayed_follower_delays_the_line_once_it_is_the_head() -> None:
     second = await jobs.send(order_key="k", due_ms=START_MS + 1_000)
     third = await jobs.send(order_key="k")
     await jobs.complete(await jobs.claimed())
-    assert await states(jobs, [first, second, third]) == ["done", "due", "waiting"]
+    assert await stages(jobs, [first, second, third]) == ["succeeded", "due", "blocked"]
     await jobs.pass_ms(1_000)
     assert (await jobs.claimed()).id == second
 
@@ -104,7 +104,7 @@ async def test_a_failed_head_releases_the_line(how: str) -> None:
         assert await jobs.fail(claim, START_MS) == "failed"
     else:
         await jobs.pass_ms(1_000)
-    assert await states(jobs, [first, second]) == ["failed", "ready"]
+    assert await stages(jobs, [first, second]) == ["failed", "ready"]
     assert problems(jobs.engine) == []
 
 
@@ -112,7 +112,7 @@ async def test_a_released_head_stays_the_head() -> None:
     jobs = await new_jobs()
     ids = await in_line(jobs, 2)
     await jobs.release(await jobs.claimed())
-    assert await states(jobs, ids) == ["ready", "waiting"]
+    assert await stages(jobs, ids) == ["ready", "blocked"]
     assert (await jobs.claimed()).id == ids[0]
     assert problems(jobs.engine) == []
 
@@ -134,7 +134,7 @@ async def test_several_jobs_of_one_commit_stand_in_the_order_they_were_sent() ->
         return [await jobs.schedule.send(tx, "q", n, JobOptions(order_key="k")) for n in range(5)]
 
     ids = await jobs.store.run(fn)
-    assert await states(jobs, ids) == ["ready"] + ["waiting"] * 4
+    assert await stages(jobs, ids) == ["ready"] + ["blocked"] * 4
     assert problems(jobs.engine) == []
 
 
@@ -165,7 +165,7 @@ async def test_who_joins_while_the_last_one_leaves_is_not_left_behind() -> None:
             joined.append(await jobs.send("late", order_key="k"))
 
     await jobs.store.run(leave)
-    assert await jobs.state(joined[0]) == "ready"
+    assert await jobs.stage(joined[0]) == "ready"
     assert problems(jobs.engine) == []
 
 
@@ -183,5 +183,5 @@ async def test_a_key_of_odd_characters_is_a_key_like_any_other() -> None:
     jobs = await new_jobs()
     for key in ("a#b", "$", " ", "ü☃", "#" * 256):
         ids = await in_line(jobs, 2, key)
-        assert await states(jobs, ids) == ["ready", "waiting"]
+        assert await stages(jobs, ids) == ["ready", "blocked"]
         assert problems(jobs.engine) == []

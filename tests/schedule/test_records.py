@@ -1,6 +1,6 @@
 """The records of the schedule: where they stand, what is let in, and what is kept of long texts."""
 
-from typing import Any
+from typing import Any, get_args
 
 import msgspec
 import pytest
@@ -8,10 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from onceward import limits
+from onceward.api.jobs import State
 from onceward.errors import BadInput, NoSuchJob
 from onceward.job_options import JobOptions
 from onceward.schedule import records
 from onceward.schedule.records import (
+    STAGES,
     Accepted,
     Attempt,
     Claim,
@@ -30,6 +32,7 @@ from onceward.schedule.records import (
     admit_worker,
     latest,
     slot_of,
+    state_of,
 )
 
 ID = "0123456789abcdefghjkmnpqrs"
@@ -48,11 +51,11 @@ def refused(message: str, code: str, admit: Any, *args: Any, **named: Any) -> No
         ('["step","charge"]', Effect("step", "charge", "")),
         ('{"id":"j","fingerprint":"f"}', Accepted("j", "f", "", 0)),
         (
-            '{"queue":"q","body":1,"state":"due","created_ms":7}',
+            '{"queue":"q","body":1,"stage":"due","created_ms":7}',
             Job(
                 queue="q",
                 body=1,
-                state="due",
+                stage="due",
                 created_ms=7,
                 due_ms=0,
                 options=JobOptions(order_key=None, limit_key=None, priority=5, attempts_max=None),
@@ -103,6 +106,27 @@ def test_what_a_record_does_not_say_is_what_it_was_when_it_was_written(
     text: str, record: Any
 ) -> None:
     assert msgspec.json.decode(text, type=type(record)) == record
+
+
+@pytest.mark.parametrize(
+    ("stage", "state", "after_a_failure"),
+    [
+        ("blocked", "queued", "queued"),
+        ("due", "scheduled", "retrying"),
+        ("parked", "queued", "queued"),
+        ("ready", "queued", "queued"),
+        ("running", "running", "running"),
+        ("succeeded", "succeeded", "succeeded"),
+        ("failed", "failed", "failed"),
+        ("in_doubt", "in_doubt", "in_doubt"),
+        ("cancelled", "cancelled", "cancelled"),
+    ],
+)
+def test_every_stage_has_a_public_state(stage: str, state: str, after_a_failure: str) -> None:
+    assert stage in STAGES
+    assert {state, after_a_failure} <= set(get_args(State))
+    assert (state_of(stage, 0), state_of(stage, 1)) == (state, after_a_failure)
+    assert Job("q", None, stage, 0, attempt=1).state == after_a_failure
 
 
 def test_records_stand_where_they_always_stood() -> None:

@@ -1,4 +1,4 @@
-"""What can happen to a job, state by state."""
+"""What can happen to a job, stage by stage."""
 
 import pytest
 
@@ -15,7 +15,7 @@ async def test_a_job_is_ready_at_once() -> None:
     jobs = await new_jobs()
     id_ = await jobs.send({"n": 1})
     job = await jobs.get(id_)
-    assert (job.state, job.body, job.created_ms, job.attempt) == ("ready", {"n": 1}, START_MS, 0)
+    assert (job.stage, job.body, job.created_ms, job.attempt) == ("ready", {"n": 1}, START_MS, 0)
     assert [entry[1] for entry in await jobs.ready()] == [job.place]
     assert await jobs.due() == []
     assert problems(jobs.engine) == []
@@ -24,22 +24,22 @@ async def test_a_job_is_ready_at_once() -> None:
 async def test_a_delayed_job_is_ready_at_its_time_and_not_before() -> None:
     jobs = await new_jobs()
     id_ = await jobs.send(due_ms=START_MS + 1_000)
-    assert await jobs.state(id_) == "due"
+    assert await jobs.stage(id_) == "due"
     [entry] = await jobs.due()
     await jobs.pass_ms(999)
     await jobs.act(entry)
-    assert await jobs.state(id_) == "due"
+    assert await jobs.stage(id_) == "due"
     assert await jobs.due() == [entry]
     await jobs.pass_ms(1)
-    assert await jobs.state(id_) == "ready"
+    assert await jobs.stage(id_) == "ready"
     assert await jobs.due() == []
     assert problems(jobs.engine) == []
 
 
 async def test_a_time_in_the_past_is_now() -> None:
     jobs = await new_jobs()
-    assert await jobs.state(await jobs.send(due_ms=START_MS)) == "ready"
-    assert await jobs.state(await jobs.send(due_ms=1)) == "ready"
+    assert await jobs.stage(await jobs.send(due_ms=START_MS)) == "ready"
+    assert await jobs.stage(await jobs.send(due_ms=1)) == "ready"
 
 
 async def test_promoting_what_is_not_due_there_any_more_only_removes_the_entry() -> None:
@@ -61,7 +61,7 @@ async def test_a_claim_leases_the_job_with_an_attempt_number_and_a_token() -> No
     assert (claim.id, claim.queue, claim.body, claim.attempt) == (id_, "q", "body", 1)
     assert claim.lease_until_ms == START_MS + 500
     job = await jobs.get(id_)
-    assert (job.state, job.token, job.worker, job.attempt) == ("leased", claim.token, "ann", 1)
+    assert (job.stage, job.token, job.worker, job.attempt) == ("running", claim.token, "ann", 1)
     assert await jobs.ready() == []
     [entry] = await jobs.due()
     assert entry[1] == job.place
@@ -117,7 +117,7 @@ async def test_a_completed_job_is_done_and_leaves_nothing_behind_but_its_record(
     jobs = await new_jobs()
     id_ = await jobs.send()
     await jobs.complete(await jobs.claimed())
-    assert await jobs.state(id_) == "done"
+    assert await jobs.stage(id_) == "succeeded"
     assert await jobs.due() == []
     assert await jobs.ready() == []
     assert problems(jobs.engine) == []
@@ -129,19 +129,19 @@ async def test_a_done_job_is_forgotten_after_a_while_and_a_failed_one_is_not() -
     await jobs.complete(await jobs.claimed())
     await jobs.fail(await jobs.claimed(), None)
     await jobs.pass_ms(7 * DAY_MS - 1)
-    assert await jobs.state(done) == "done"
+    assert await jobs.stage(done) == "succeeded"
     await jobs.pass_ms(1)
     with pytest.raises(NoSuchJob):
         await jobs.get(done)
-    assert await jobs.state(failed) == "failed"
+    assert await jobs.stage(failed) == "failed"
 
 
 async def test_a_failed_attempt_is_repeated_after_its_pause() -> None:
     jobs = await new_jobs()
     id_ = await jobs.send()
-    assert await jobs.fail(await jobs.claimed(), START_MS + 100, "no luck") == "due"
+    assert await jobs.fail(await jobs.claimed(), START_MS + 100, "no luck") == "retrying"
     job = await jobs.get(id_)
-    assert (job.state, job.reason, job.attempt) == ("due", "no luck", 1)
+    assert (job.stage, job.reason, job.attempt) == ("due", "no luck", 1)
     await jobs.pass_ms(100)
     claim = await jobs.claimed()
     assert claim.attempt == 2
@@ -152,7 +152,7 @@ async def test_a_failed_attempt_is_repeated_after_its_pause() -> None:
 async def test_a_failed_attempt_without_a_pause_is_repeated_at_once() -> None:
     jobs = await new_jobs()
     await jobs.send()
-    assert await jobs.fail(await jobs.claimed(), START_MS) == "ready"
+    assert await jobs.fail(await jobs.claimed(), START_MS) == "queued"
     assert (await jobs.claimed()).attempt == 2
 
 
@@ -161,7 +161,7 @@ async def test_a_failure_without_a_retry_is_final() -> None:
     id_ = await jobs.send()
     assert await jobs.fail(await jobs.claimed(), None, "hopeless") == "failed"
     job = await jobs.get(id_)
-    assert (job.state, job.reason, job.token) == ("failed", "hopeless", "")
+    assert (job.stage, job.reason, job.token) == ("failed", "hopeless", "")
     assert await jobs.ready() == []
     assert await jobs.due() == []
 
@@ -169,14 +169,14 @@ async def test_a_failure_without_a_retry_is_final() -> None:
 async def test_the_last_attempt_is_final_whether_it_failed_or_was_lost() -> None:
     jobs = await new_jobs()
     id_ = await jobs.send(attempts_max=3)
-    assert await jobs.fail(await jobs.claimed(), START_MS) == "ready"
+    assert await jobs.fail(await jobs.claimed(), START_MS) == "queued"
     await jobs.claimed()
     await jobs.pass_ms(1_000)
-    assert await jobs.state(id_) == "ready"
+    assert await jobs.stage(id_) == "ready"
     await jobs.claimed(worker="bob")
     await jobs.pass_ms(1_000)
     job = await jobs.get(id_)
-    assert (job.state, job.attempt, job.reason) == ("failed", 3, "the lease of bob ran out")
+    assert (job.stage, job.attempt, job.reason) == ("failed", 3, "the lease of bob ran out")
     assert problems(jobs.engine) == []
 
 
@@ -253,11 +253,11 @@ async def test_of_a_completion_and_an_expiry_at_the_same_time_one_happens() -> N
 
     async def complete_during(tx: Transaction) -> None:
         await jobs.schedule.expire(tx, entry)
-        if await jobs.state(id_) == "leased":
+        if await jobs.stage(id_) == "running":
             await jobs.complete(claim)
 
     await jobs.store.run(complete_during)
-    assert await jobs.state(id_) == "done"
+    assert await jobs.stage(id_) == "succeeded"
     assert await jobs.ready() == []
     assert problems(jobs.engine) == []
 
@@ -278,7 +278,7 @@ async def test_of_an_extension_and_an_expiry_at_the_same_time_one_happens() -> N
             await jobs.extend(claim, 1_000)
 
     await jobs.store.run(extend_during)
-    assert await jobs.state(id_) == "leased"
+    assert await jobs.stage(id_) == "running"
     await jobs.complete(claim)
 
 
@@ -296,7 +296,7 @@ async def test_renewing_never_conflicts_with_the_workers_own_commit() -> None:
 
     await jobs.store.run(work)
     assert runs == 1
-    assert await jobs.state(id_) == "done"
+    assert await jobs.stage(id_) == "succeeded"
 
 
 async def test_an_id_contains_its_slot_and_all_slots_are_used() -> None:

@@ -29,7 +29,7 @@ async def test_what_a_killed_process_was_at_work_on_starts_again_at_once() -> No
     process.kill()
     began_ns = apps.clock.elapsed_ns()
     async with working(apps, seen, hangs=False) as second:
-        assert (await second.wait(receipt.id)).state == "done"
+        assert (await second.wait(receipt.id)).stage == "succeeded"
         assert apps.clock.elapsed_ns() - began_ns < 2e9
         assert seen == [1, 2]
         job = await second.job(receipt.id)

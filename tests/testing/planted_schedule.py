@@ -37,7 +37,7 @@ class CompleteUnchecked(Schedule):
     async def complete(self, tx, id_, token):
         job = await self.get(tx, id_)
         await self._unlease(tx, id_, job)
-        await self._end(tx, id_, job, "done")
+        await self._end(tx, id_, job, "succeeded")
 
 
 class FailUnchecked(Schedule):
@@ -47,7 +47,7 @@ class FailUnchecked(Schedule):
         job = await self.get(tx, id_)
         await self._unlease(tx, id_, job)
         await self._attempt_over(tx, id_, job, reason, retry_ms)
-        return job.state
+        return job.stage
 
 
 class ExtendUnchecked(Schedule):
@@ -81,15 +81,15 @@ class LastPromoted(Schedule):
 class NobodyPromoted(Schedule):
     """The end of a head is not noticed by those behind it."""
 
-    async def _end(self, tx, id_, job, state, *, promote=True):
-        await super()._end(tx, id_, job, state, promote=False)
+    async def _end(self, tx, id_, job, stage, *, promote=True):
+        await super()._end(tx, id_, job, stage, promote=False)
 
 
 class FailedHeadStays(Schedule):
     """A failed head keeps its place."""
 
-    async def _end(self, tx, id_, job, state, *, promote=True):
-        await super()._end(tx, id_, job, state, promote=promote and state != "failed")
+    async def _end(self, tx, id_, job, stage, *, promote=True):
+        await super()._end(tx, id_, job, stage, promote=promote and stage != "failed")
 
 
 class HeadOvertaken(Schedule):
@@ -97,7 +97,7 @@ class HeadOvertaken(Schedule):
 
     async def _attempt_over(self, tx, id_, job, reason, *args, **options):
         await super()._attempt_over(tx, id_, job, reason, *args, **options)
-        if job.state != "failed" and job.options.order_key is not None:
+        if job.stage != "failed" and job.options.order_key is not None:
             next_id = await next_head(tx, id_, job, job.options.order_key)
             if next_id is not None:
                 next_job = await self.get(tx, next_id)
@@ -131,7 +131,7 @@ class ReadyForgotten(Schedule):
 
     async def _place(self, tx, id_, job, *args, **options):
         await super()._place(tx, id_, job, *args, **options)
-        if job.state == "ready" and not job.attempt:
+        if job.stage == "ready" and not job.attempt:
             tx.delete((ready_partition(slot_of(id_), job.queue), job.place))
 
 

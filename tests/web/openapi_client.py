@@ -32,7 +32,7 @@ def main() -> None:
 
         job = jobs_get.sync(again.id, client=client)
         assert isinstance(job, Job), job
-        assert (job.queue, job.state, job.body) == ("orders", "ready", {"item": "lamp"})
+        assert (job.queue, job.state, job.body) == ("orders", "queued", {"item": "lamp"})
         page = jobs_list.sync(client=client, queue="orders")
         assert [one.id for one in page.jobs] == [again.id]
 

@@ -158,7 +158,7 @@ def test_a_jobs_story_leads_to_what_it_has_caused(console: Console) -> None:
         page.get_by_role("link", name="order-1042").click()
         page.get_by_role("heading", level=1, name="order-1042").wait_for()
         story = page.locator(".story")
-        for text in ("Accepted, and on disk", "Done in attempt 1", "charge card", "warehouse"):
+        for text in ("Accepted, and on disk", "Succeeded in attempt 1", "charge card", "warehouse"):
             story.get_by_text(text).first.wait_for()
         story.get_by_role("link", name="of mail").click()
         page.locator(".story").get_by_text("Caused by").wait_for()
@@ -209,7 +209,7 @@ def test_a_doubt_is_settled_by_a_person(console: Console) -> None:
         page.get_by_text("The result is not JSON").wait_for()
         page.get_by_label("what it returned").fill('{"amount": 4900}')
         page.get_by_role("button", name="It was done").click()
-        page.locator(".story").get_by_text("Done in attempt").wait_for()
+        page.locator(".story").get_by_text("Succeeded in attempt").wait_for()
         assert '"paid": 4900' in page.get_by_label("Result", exact=True).inner_text()
 
 

@@ -83,8 +83,8 @@ def test_jobs_are_shown_once_they_are_counted() -> None:
     found = counts()
     assert lines(Meters(), found) == []
     found.counted_ms = 1_500
-    queue = found.queues["q"] = Queue(oldest_ready_ms=1_000)
-    queue.jobs.update(["ready", "ready", "done"])
+    queue = found.queues["q"] = Queue(oldest_queued_ms=1_000)
+    queue.jobs.update(["queued", "queued", "succeeded"])
     found.queues["idle"] = Queue()
     assert lines(Meters(), found, 3_000) == [
         f"# HELP onceward_counted_seconds {HELP['counted_seconds']}",
@@ -92,11 +92,11 @@ def test_jobs_are_shown_once_they_are_counted() -> None:
         "onceward_counted_seconds 1.5",
         f"# HELP onceward_jobs {HELP['jobs']}",
         "# TYPE onceward_jobs gauge",
-        'onceward_jobs{queue="q",state="done"} 1',
-        'onceward_jobs{queue="q",state="ready"} 2',
-        f"# HELP onceward_oldest_ready_seconds {HELP['oldest_ready_seconds']}",
-        "# TYPE onceward_oldest_ready_seconds gauge",
-        'onceward_oldest_ready_seconds{queue="q"} 2.0',
+        'onceward_jobs{queue="q",state="queued"} 2',
+        'onceward_jobs{queue="q",state="succeeded"} 1',
+        f"# HELP onceward_oldest_queued_seconds {HELP['oldest_queued_seconds']}",
+        "# TYPE onceward_oldest_queued_seconds gauge",
+        'onceward_oldest_queued_seconds{queue="q"} 2.0',
     ]
     # The clock may have been set back meanwhile.
     assert lines(Meters(), found, 500)[-1].endswith(" 0.0")

@@ -177,7 +177,7 @@ def test_parameters_have_the_limits_and_defaults_of_their_struct() -> None:
     found = {one["name"]: one for one in OPERATIONS["GET /v1/jobs"]["parameters"]}
     bounds = {"minimum": 1, "maximum": limits.LIST_MAX, "default": 50}
     assert found["limit"]["schema"] == {"type": "integer", **bounds}
-    assert {"ready", "failed"} < set(found["state"]["schema"]["enum"])
+    assert {"queued", "failed"} < set(found["state"]["schema"]["enum"])
     assert found["text"]["description"] == "A part of the id, the key or the order key."
     [id_] = OPERATIONS["GET /v1/matches/{id}"]["parameters"]
     assert id_["description"] == "The id of the match."

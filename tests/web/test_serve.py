@@ -116,7 +116,7 @@ async def test_told_to_stop_it_answers_what_is_at_hand_and_ends_well(
         assert await idle.ended()
         held.go_on.set()
         status, receipt = await send.answer()
-        assert (status, receipt["state"]) == (202, "ready")
+        assert (status, receipt["state"]) == (202, "queued")
         assert await asyncio.wait_for(server.process.wait(), ANSWER_S) == 0
         for connection in (claim, idle, send):
             assert await connection.ended()
@@ -135,7 +135,7 @@ async def test_what_was_accepted_is_there_after_a_stop(tmp_path: Path, number: i
         assert await server.process.stderr.read() == b""
         await connection.close()
     async with App(f"sqlite:///{tmp_path}/onceward.db") as app:
-        assert (await app.job(receipt["id"])).state == "ready"
+        assert (await app.job(receipt["id"])).state == "queued"
 
 
 async def test_a_server_in_this_process_ends_on_a_signal() -> None:

@@ -75,7 +75,7 @@ async def test_in_dev_mode_a_timer_may_call_the_server_itself(tmp_path: Path) ->
         [job] = (await ask(connection, "POST", "/v1/queues/orders/claim", asked))["jobs"]
         assert (job["body"], job["key"]) == ({"item": "lamp"}, "order-1")
         done = await until_ended(connection, "t")
-        assert (done["state"], done["last"]["attempts"][0]["outcome"]) == ("success", "done")
+        assert (done["state"], done["last"]["attempts"][0]["outcome"]) == ("success", "succeeded")
         assert done["last"]["attempts"][0]["said"].startswith("202 Accepted")
         await connection.ask("GET", "/metrics")
         head = (await connection.reader.readuntil(b"\r\n\r\n")).decode().lower()
@@ -102,7 +102,7 @@ async def test_a_plain_timer_posts_to_its_url_and_its_id_signed(tmp_path: Path) 
         _, second, _ = await receiver.call()
         assert second["webhook-id"] == first["webhook-id"]
         done = await until_ended(connection, id_)
-        assert [a["outcome"] for a in done["last"]["attempts"]] == ["failed", "done"]
+        assert [a["outcome"] for a in done["last"]["attempts"]] == ["failed", "succeeded"]
         plain = await ask(connection, "GET", f"/timers/{id_}")
         assert plain == {"id": id_, "time_left": 0, "status": "SUCCESS"}
         await connection.close()

@@ -216,8 +216,8 @@ async def test_nobody_waits_longer_when_it_drains() -> None:
         claims, job, again, lock = await asyncio.gather(*waiting)
         assert apps.loop.time() < 2
         assert claims.json == {"jobs": []}
-        assert job.json["state"] == "ready"
-        assert (again.status, again.json["state"]) == (200, "ready")
+        assert job.json["state"] == "queued"
+        assert (again.status, again.json["state"]) == (200, "queued")
         # It may be asked for elsewhere.
         assert lock.verdict == (503, "node_stopped")
         assert lock.json["retry"]

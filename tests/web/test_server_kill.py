@@ -135,7 +135,7 @@ async def judge(server: ServerProcess, crew: Crew, callers: Callers, keys: list[
         assert len(found) == 1, f"{key} has become {len(found)} jobs"
         [(id_, job)] = found
         assert callers.ids[key] == id_, f"the callers of {key} were told of another job"
-        assert (job.state, job.queue) == ("done", QUEUE), f"{key} is {job.state}: {job.reason}"
+        assert (job.state, job.queue) == ("succeeded", QUEUE), f"{key} is {job.state}: {job.reason}"
         # What a worker has heard is what is there; it may have been killed before it heard.
         assert completed[id_] <= {job.result}, f"{key} was completed more than once"
         assert job.ended_by == job.result

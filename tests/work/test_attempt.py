@@ -51,7 +51,7 @@ async def test_effects_and_completion_are_one_commit() -> None:
         return "done"
 
     apps, job = await run_one(work)
-    assert (job.state, job.result) == ("done", "done")
+    assert (job.state, job.result) == ("succeeded", "done")
     [commit] = apps.commits_of(EFFECT)
     put = {write.key for write in commit if type(write) is Put}
     assert {key[0].split("#")[0] for key in put} == {"u", "job", "ready"}
@@ -97,7 +97,7 @@ async def test_on_conflict_the_handler_runs_again_within_the_attempt_and_steps_d
 
     async with app:
         job = await app.wait((await app.send("q", {"n": 1})).id)
-    assert (job.state, job.attempt, job.body) == ("done", 1, {"n": 1})
+    assert (job.state, job.attempt, job.body) == ("succeeded", 1, {"n": 1})
     assert runs == [(1, {"steps": 1})] * 4
     assert apps.value(EFFECT) == 103
 
@@ -138,7 +138,7 @@ async def test_an_error_that_comes_from_what_has_changed_meanwhile_is_no_error()
 
     async with app:
         job = await app.wait((await app.send("q", None)).id)
-    assert (job.state, job.result, runs, job.history) == ("done", "there", 2, [])
+    assert (job.state, job.result, runs, job.history) == ("succeeded", "there", 2, [])
 
 
 @pytest.mark.parametrize("raises", [False, True])
@@ -182,7 +182,7 @@ async def test_a_failed_job_is_tried_again_after_the_pause_of_its_queue() -> Non
         return job.attempt
 
     _, job = await run_one(work, retry_first_s=1, retry_max_s=2)
-    assert (job.state, job.result) == ("done", 4)
+    assert (job.state, job.result) == ("succeeded", 4)
     assert [a.reason for a in job.history] == [f"ValueError: attempt {n}" for n in (1, 2, 3)]
     pauses = [after - before for before, after in pairwise(times)]
     assert 0.5 <= pauses[0] <= 1.1
@@ -203,7 +203,7 @@ async def test_a_handler_may_say_when_it_wants_to_be_tried_again(way: str) -> No
             raise Retry(at_ms=job.created_ms + 123_000)
 
     _, job = await run_one(work)
-    assert job.state == "done"
+    assert job.state == "succeeded"
     assert times[1] - times[0] == pytest.approx(123, abs=0.1)
     [attempt] = job.history
     assert attempt.reason == (
@@ -221,7 +221,7 @@ async def test_a_server_that_asks_for_a_short_pause_uses_up_no_attempts_in_a_mom
             raise Retry("503", not_before_s=0 if job.attempt < 5 else 300)
 
     _, job = await run_one(work, attempts_max=8)
-    assert job.state == "done"
+    assert job.state == "succeeded"
     pauses = [after - before for before, after in pairwise(times)]
     for pause, least in zip(pauses, (0.5, 1, 2, 4), strict=False):
         assert least <= pause <= 2 * least + 0.1, "as if it had asked for none"
@@ -250,7 +250,7 @@ async def test_a_time_to_retry_at_that_cannot_be_meant_is_told_and_costs_one_att
             raise retry
 
     _, job = await run_one(work, within_s=30)
-    assert (job.state, job.attempt) == ("done", 2)
+    assert (job.state, job.attempt) == ("succeeded", 2)
     assert "not" in job.history[0].reason
 
 
@@ -375,7 +375,7 @@ async def test_a_job_that_was_cancelled_meanwhile_keeps_none_of_its_effects() ->
         job = await app.wait((await app.send("q", None)).id)
         await apps.sleep(100)
         assert (job.state, job.reason) == ("cancelled", "no longer wanted")
-        assert (await app.job((await app.send("other", None)).id)).state == "ready"
+        assert (await app.job((await app.send("other", None)).id)).state == "queued"
     assert runs == 1
     assert apps.value(EFFECT) is None
 
@@ -419,6 +419,6 @@ async def test_an_engine_that_is_away_at_the_end_costs_an_attempt_but_no_effect(
         await apps.sleep(2)
         apps.engines[0].cut_off = False
         job = await app.wait(id_, 100)
-    assert (job.state, job.attempt, apps.value(EFFECT)) == ("done", 2, 2)
+    assert (job.state, job.attempt, apps.value(EFFECT)) == ("succeeded", 2, 2)
     assert "ran out" in job.history[0].reason
     assert len(apps.commits_of(EFFECT)) == 1

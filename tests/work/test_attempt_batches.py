@@ -72,7 +72,7 @@ async def test_a_member_can_be_failed_alone() -> None:
                 job.fail(Retry(after_s=100))
 
     apps, jobs = await run_batch(work, ["a", "b", "c", "d"])
-    assert [job.state for job in jobs] == ["done", "done", "failed", "done"]
+    assert [job.state for job in jobs] == ["succeeded", "succeeded", "failed", "succeeded"]
     assert [job.attempt for job in jobs] == [1, 2, 1, 2]
     assert jobs[1].history[0].reason == "RuntimeError: not this time"
     assert jobs[2].reason == "never"
@@ -88,7 +88,7 @@ async def test_an_error_of_the_handler_is_everyones_but_each_retries_for_itself(
             raise ValueError("all of them")
 
     _, jobs = await run_batch(work, ["a", "b"])
-    assert [(job.state, job.attempt) for job in jobs] == [("failed", 1), ("done", 2)]
+    assert [(job.state, job.attempt) for job in jobs] == [("failed", 1), ("succeeded", 2)]
     assert jobs[0].reason == "this one for good"
     assert jobs[1].history[0].reason == "ValueError: all of them"
 
@@ -107,7 +107,7 @@ async def test_the_error_of_a_members_step_is_its_own_and_the_others_go_on() -> 
         return [await job.step("act", act, job.body) for job in jobs]
 
     _, jobs = await run_batch(work, ["a", "b", "c"], attempts_max=1)
-    assert [job.state for job in jobs] == ["done", "failed", "done"]
+    assert [job.state for job in jobs] == ["succeeded", "failed", "succeeded"]
     assert [job.attempt for job in jobs] == [1, 1, 1]
     assert jobs[1].reason == "ValueError: b cannot"
     assert acted == ["a", "b", "c"], "each once: a's was recorded, c's had not begun"
@@ -127,7 +127,7 @@ async def test_members_whose_steps_run_side_by_side_fail_alone_too() -> None:
                 group.create_task(job.step("act", act, job.body))
 
     _, jobs = await run_batch(work, ["a", "b", "c", "d"], attempts_max=1)
-    assert [job.state for job in jobs] == ["done", "failed", "failed", "done"]
+    assert [job.state for job in jobs] == ["succeeded", "failed", "failed", "succeeded"]
     assert jobs[1].reason == "ValueError: b cannot"
 
 
@@ -143,7 +143,7 @@ async def test_the_doubt_of_one_member_holds_no_other() -> None:
             await job.step("pay", act, job.body, at_most_once=True)
 
     _, jobs = await run_batch(work, ["a", "b", "c"])
-    assert [job.state for job in jobs] == ["done", "doubt", "done"]
+    assert [job.state for job in jobs] == ["succeeded", "in_doubt", "succeeded"]
 
 
 @virtual
@@ -157,9 +157,9 @@ async def test_a_result_of_one_member_that_cannot_be_right_holds_no_other() -> N
 
     _, jobs = await run_batch(work, ["a", "b", "c"])
     assert [(job.state, job.result) for job in jobs] == [
-        ("done", "a"),
-        ("doubt", None),
-        ("done", "c"),
+        ("succeeded", "a"),
+        ("in_doubt", None),
+        ("succeeded", "c"),
     ]
 
 
@@ -174,7 +174,7 @@ async def test_members_sleep_each_for_its_own_time() -> None:
             woken.setdefault(str(job.body), loop.time())
 
     _, jobs = await run_batch(work, [10, 500, 100])
-    assert [(job.state, job.attempt) for job in jobs] == [("done", 1)] * 3
+    assert [(job.state, job.attempt) for job in jobs] == [("succeeded", 1)] * 3
     assert {body: round(at_s) for body, at_s in woken.items()} == {"10": 10, "100": 100, "500": 500}
 
 
@@ -209,7 +209,7 @@ async def test_members_that_write_one_record_are_all_done_in_the_end() -> None:
             job.tx.put(effect("count"), (await job.tx.get(effect("count")) or 0) + 1)
 
     apps, jobs = await run_batch(work, list(range(50)), attempts_max=1)
-    assert {job.state for job in jobs} == {"done"}
+    assert {job.state for job in jobs} == {"succeeded"}
     assert apps.value(effect("count")) == 50
 
 
@@ -242,7 +242,7 @@ async def test_a_member_that_is_cancelled_does_not_take_the_others_with_it() -> 
             job.tx.put(effect(job.body), job.attempt)
 
     _, jobs = await run_batch(work, ["a", "b", "c"], apps=apps, app=app, attempts_max=1, lease_s=30)
-    assert [job.state for job in jobs] == ["done", "cancelled", "done"]
+    assert [job.state for job in jobs] == ["succeeded", "cancelled", "succeeded"]
     assert runs == [["a", "b", "c"], ["a", "c"]], "cut off, and run again within the attempt"
     assert [apps.value(effect(name)) for name in "abc"] == [1, None, 1]
 
@@ -256,7 +256,7 @@ async def test_a_member_that_cannot_be_ended_spoils_nothing() -> None:
         return [object() if job.body == "a" else job.body for job in jobs]
 
     _, jobs = await run_batch(work, ["a", "b"], apps=apps, app=app, attempts_max=1)
-    assert [job.state for job in jobs] == ["failed", "done"]
+    assert [job.state for job in jobs] == ["failed", "succeeded"]
 
 
 @virtual
@@ -273,7 +273,7 @@ async def test_what_has_surely_not_been_done_is_tried_again_and_nothing_else() -
         return [await job.step("pay", act, job, at_most_once=True) for job in jobs]
 
     _, jobs = await run_batch(work, ["a", "b"])
-    assert [(job.state, job.attempt) for job in jobs] == [("done", 2), ("done", 1)]
+    assert [(job.state, job.attempt) for job in jobs] == [("succeeded", 2), ("succeeded", 1)]
     assert acted == ["a", "b", "a"]
 
 
@@ -283,4 +283,7 @@ async def test_a_handler_may_say_itself_that_a_member_is_in_doubt() -> None:
         jobs[0].fail(InDoubt("who knows"))
 
     _, jobs = await run_batch(work, ["a", "b"])
-    assert [(job.state, job.reason) for job in jobs] == [("doubt", "who knows"), ("done", "")]
+    assert [(job.state, job.reason) for job in jobs] == [
+        ("in_doubt", "who knows"),
+        ("succeeded", ""),
+    ]

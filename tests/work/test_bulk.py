@@ -21,20 +21,20 @@ async def jobs_with(**settings: Any) -> Jobs:
     return await jobs.open()
 
 
-async def states(jobs: Jobs, ids: list[str]) -> list[str]:
+async def stages(jobs: Jobs, ids: list[str]) -> list[str]:
     assert problems(jobs.engine) == []
-    return [await jobs.state(id_) for id_ in ids]
+    return [await jobs.stage(id_) for id_ in ids]
 
 
 async def test_no_more_jobs_of_a_limit_key_are_ready_or_at_work_than_the_limit_says() -> None:
     jobs = await jobs_with(limit_per_key=2)
     ids = [await jobs.send(limit_key="k") for _ in range(4)]
     other = await jobs.send(limit_key="other")
-    assert await states(jobs, [*ids, other]) == ["ready", "ready", "parked", "parked", "ready"]
+    assert await stages(jobs, [*ids, other]) == ["ready", "ready", "parked", "parked", "ready"]
     claim = await jobs.claimed()
-    assert await states(jobs, ids) == ["leased", "ready", "parked", "parked"]
+    assert await stages(jobs, ids) == ["running", "ready", "parked", "parked"]
     await jobs.complete(claim)
-    assert await states(jobs, ids) == ["done", "ready", "ready", "parked"]
+    assert await stages(jobs, ids) == ["succeeded", "ready", "ready", "parked"]
 
 
 async def test_parked_jobs_come_by_priority_and_then_in_their_order() -> None:
@@ -54,21 +54,21 @@ async def test_a_job_that_waits_for_its_next_attempt_holds_no_place_of_its_limit
     jobs = await jobs_with(limit_per_key=1)
     first, second = [await jobs.send(limit_key="k") for _ in range(2)]
     await jobs.fail(await jobs.claimed(), jobs.clock.at_ms + 1_000)
-    assert await states(jobs, [first, second]) == ["due", "ready"]
+    assert await stages(jobs, [first, second]) == ["due", "ready"]
     await jobs.pass_ms(1_000)
-    assert await states(jobs, [first, second]) == ["parked", "ready"]
+    assert await stages(jobs, [first, second]) == ["parked", "ready"]
     await jobs.complete(await jobs.claimed())
-    assert await states(jobs, [first, second]) == ["ready", "done"]
+    assert await stages(jobs, [first, second]) == ["ready", "succeeded"]
 
 
 async def test_a_released_job_keeps_its_place_and_a_lost_lease_gives_it_up() -> None:
     jobs = await jobs_with(limit_per_key=1)
     first, second = [await jobs.send(limit_key="k") for _ in range(2)]
     await jobs.release(await jobs.claimed())
-    assert await states(jobs, [first, second]) == ["ready", "parked"]
+    assert await stages(jobs, [first, second]) == ["ready", "parked"]
     await jobs.claimed(lease_ms=100)
     await jobs.pass_ms(100)
-    assert await states(jobs, [first, second]) == ["parked", "ready"]
+    assert await stages(jobs, [first, second]) == ["parked", "ready"]
 
 
 async def test_a_raised_limit_lets_two_in_where_one_has_left() -> None:
@@ -78,9 +78,9 @@ async def test_a_raised_limit_lets_two_in_where_one_has_left() -> None:
     ids = [await jobs.send(limit_key="k") for _ in range(5)]
     limit = 3
     await jobs.complete(await jobs.claimed())
-    assert (await states(jobs, ids)).count("ready") == 2
+    assert (await stages(jobs, ids)).count("ready") == 2
     await jobs.complete(await jobs.claimed())
-    assert (await states(jobs, ids)).count("ready") == 3
+    assert (await stages(jobs, ids)).count("ready") == 3
 
 
 async def test_order_and_limit_keys_work_together() -> None:
@@ -88,11 +88,11 @@ async def test_order_and_limit_keys_work_together() -> None:
     a1 = await jobs.send("a1", order_key="a", limit_key="k")
     a2 = await jobs.send("a2", order_key="a", limit_key="k")
     b1 = await jobs.send("b1", order_key="b", limit_key="k")
-    assert await states(jobs, [a1, a2, b1]) == ["ready", "waiting", "parked"]
+    assert await stages(jobs, [a1, a2, b1]) == ["ready", "blocked", "parked"]
     await jobs.complete(await jobs.claimed())
-    assert await states(jobs, [a1, a2, b1]) == ["done", "parked", "ready"]
+    assert await stages(jobs, [a1, a2, b1]) == ["succeeded", "parked", "ready"]
     await jobs.complete(await jobs.claimed())
-    assert await states(jobs, [a1, a2, b1]) == ["done", "ready", "done"]
+    assert await stages(jobs, [a1, a2, b1]) == ["succeeded", "ready", "succeeded"]
 
 
 class Desk:
@@ -191,7 +191,7 @@ async def test_a_limit_of_a_key_that_was_lowered_lets_nobody_in_before_there_is_
     limit = 1
     for ready in (2, 1, 1, 1):
         await jobs.complete(await jobs.claimed())
-        assert (await states(jobs, ids)).count("ready") == ready
+        assert (await stages(jobs, ids)).count("ready") == ready
 
 
 async def test_what_has_failed_comes_behind_what_has_not_but_before_lower_priorities() -> None:
@@ -217,7 +217,7 @@ async def test_a_last_attempt_after_one_that_was_cut_off_is_a_suspect() -> None:
         claim = await jobs.claimed(lease_ms=100)
         assert claim.suspect == suspect
         await jobs.pass_ms(100)
-    assert await jobs.state(id_) == "failed"
+    assert await jobs.stage(id_) == "failed"
     await jobs.store.run(lambda tx: jobs.schedule.retry(tx, id_))
     await jobs.claimed(lease_ms=100)
     await jobs.pass_ms(100)
@@ -231,42 +231,42 @@ async def test_a_paused_queue_hands_out_nothing() -> None:
     assert await Desk(jobs).claim(10) == []
 
 
-@pytest.mark.parametrize("state", ["due", "ready", "leased", "waiting", "parked", "failed"])
-async def test_a_job_can_be_cancelled_wherever_it_stands(state: str) -> None:
+@pytest.mark.parametrize("stage", ["due", "ready", "running", "blocked", "parked", "failed"])
+async def test_a_job_can_be_cancelled_wherever_it_stands(stage: str) -> None:
     jobs = await jobs_with(limit_per_key=1)
-    if state in ("waiting", "parked"):
-        key = "order_key" if state == "waiting" else "limit_key"
+    if stage in ("blocked", "parked"):
+        key = "order_key" if stage == "blocked" else "limit_key"
         await jobs.send("before", **{key: "k"})
         id_ = await jobs.send("it", **{key: "k"})
         after = await jobs.send("after", **{key: "k"})
     else:
-        due_ms = jobs.clock.at_ms + 1_000 if state == "due" else 0
+        due_ms = jobs.clock.at_ms + 1_000 if stage == "due" else 0
         id_ = await jobs.send("it", order_key="k", limit_key="l", due_ms=due_ms)
         after = await jobs.send("after", order_key="k", limit_key="l")
-    if state in ("leased", "failed"):
+    if stage in ("running", "failed"):
         claim = await jobs.claimed()
-        if state == "failed":
+        if stage == "failed":
             await jobs.fail(claim, None)
-    assert await jobs.state(id_) == state
+    assert await jobs.stage(id_) == stage
     await jobs.store.run(lambda tx: jobs.schedule.cancel(tx, id_, "no longer wanted"))
     job = await jobs.get(id_)
-    assert (job.state, job.reason) == ("cancelled", "no longer wanted")
+    assert (job.stage, job.reason) == ("cancelled", "no longer wanted")
     assert problems(jobs.engine) == []
-    if state == "leased":
+    if stage == "running":
         with pytest.raises(StaleToken):
             await jobs.complete(claim)
     await jobs.pass_ms(10_000)
     while claim_ := await jobs.claim():
         assert claim_.body != "it"
         await jobs.complete(claim_)
-    assert await jobs.state(after) == "done"
+    assert await jobs.stage(after) == "succeeded"
 
 
 async def test_what_has_ended_cannot_be_cancelled_and_what_is_not_there_neither() -> None:
     jobs = await jobs_with()
     id_ = await jobs.send()
     await jobs.complete(await jobs.claimed())
-    with pytest.raises(AlreadyEnded, match="done"):
+    with pytest.raises(AlreadyEnded, match="succeeded"):
         await jobs.store.run(lambda tx: jobs.schedule.cancel(tx, id_))
     with pytest.raises(NoSuchJob):
         await jobs.store.run(lambda tx: jobs.schedule.cancel(tx, "nonsense"))
@@ -278,7 +278,7 @@ async def test_to_cancel_a_cancelled_job_changes_nothing() -> None:
     for reason in ("first", "second"):
         await jobs.store.run(lambda tx, reason=reason: jobs.schedule.cancel(tx, id_, reason))  # type: ignore[misc]
     job = await jobs.store.run(lambda tx: jobs.schedule.get(tx, id_))
-    assert (job.state, job.reason) == ("cancelled", "first")
+    assert (job.stage, job.reason) == ("cancelled", "first")
 
 
 async def test_a_job_that_waits_can_be_moved_and_one_at_work_cannot() -> None:
@@ -287,14 +287,14 @@ async def test_a_job_that_waits_can_be_moved_and_one_at_work_cannot() -> None:
     parked = await jobs.send(limit_key="k")
     later_ms = jobs.clock.at_ms + 500
     await jobs.store.run(lambda tx: jobs.schedule.move(tx, id_, later_ms))
-    assert await states(jobs, [id_, parked]) == ["due", "ready"]
+    assert await stages(jobs, [id_, parked]) == ["due", "ready"]
     await jobs.store.run(lambda tx: jobs.schedule.move(tx, id_, later_ms + 500))
     await jobs.pass_ms(500)
-    assert await jobs.state(id_) == "due"
+    assert await jobs.stage(id_) == "due"
     await jobs.pass_ms(500)
-    assert await jobs.state(id_) == "parked"
+    assert await jobs.stage(id_) == "parked"
     await jobs.claimed()
-    with pytest.raises(AlreadyEnded, match="leased"):
+    with pytest.raises(AlreadyEnded, match="running"):
         await jobs.store.run(lambda tx: jobs.schedule.move(tx, parked, 0))
 
 
@@ -304,7 +304,7 @@ async def test_a_failed_job_tells_why_and_what_was_tried() -> None:
     await jobs.fail(await jobs.claimed(worker="ann"), 0, "first")
     await jobs.fail(await jobs.claimed(worker="bob"), 0, "second")
     [letter] = await jobs.store.run(lambda tx: queue_part.failed_jobs(tx, "q"))
-    assert (letter.id, letter.job.state, letter.job.reason) == (id_, "failed", "second")
+    assert (letter.id, letter.job.stage, letter.job.reason) == (id_, "failed", "second")
     assert [(a.attempt, a.worker, a.reason) for a in letter.job.history] == [
         (1, "ann", "first"),
         (2, "bob", "second"),
@@ -323,7 +323,7 @@ async def test_a_redriven_job_has_all_its_attempts_again_and_joins_at_the_back()
         await jobs.complete(claim)
     assert seen == [("second", 1), ("first", 1)]
     assert await jobs.store.run(lambda tx: queue_part.failed_jobs(tx, "q")) == []
-    with pytest.raises(NotFailed, match="done"):
+    with pytest.raises(NotFailed, match="succeeded"):
         await jobs.store.run(lambda tx: jobs.schedule.retry(tx, first))
 
 
@@ -331,12 +331,12 @@ async def test_a_failed_job_blocks_its_order_key_where_the_queue_says_so() -> No
     jobs = await jobs_with(attempts_max=1, failed_blocks=True)
     first, second, third = [await jobs.send(n, order_key="k") for n in (1, 2, 3)]
     await jobs.fail(await jobs.claimed(), 0)
-    assert await states(jobs, [first, second, third]) == ["failed", "waiting", "waiting"]
+    assert await stages(jobs, [first, second, third]) == ["failed", "blocked", "blocked"]
     await jobs.store.run(lambda tx: jobs.schedule.retry(tx, first))
-    assert await states(jobs, [first, second]) == ["ready", "waiting"]
+    assert await stages(jobs, [first, second]) == ["ready", "blocked"]
     await jobs.fail(await jobs.claimed(), 0)
     await jobs.store.run(lambda tx: jobs.schedule.cancel(tx, first))
-    assert await states(jobs, [first, second, third]) == ["cancelled", "ready", "waiting"]
+    assert await stages(jobs, [first, second, third]) == ["cancelled", "ready", "blocked"]
 
 
 async def test_another_queue_is_told_of_failed_jobs_in_the_same_commit() -> None:
@@ -391,7 +391,7 @@ async def test_a_purge_cancels_what_waits_and_leaves_what_is_at_work() -> None:
         purged, start = purged + page.done, page.next
     assert purged == 120
     assert problems(jobs.engine) == []
-    assert await states(jobs, [at_work, elsewhere]) == ["leased", "ready"]
+    assert await stages(jobs, [at_work, elsewhere]) == ["running", "ready"]
     await jobs.pass_ms(10_000)
     assert await jobs.ready() == []
 

@@ -27,7 +27,7 @@ async def test_what_a_handler_has_done_is_told_with_its_job() -> None:
     async with app:
         receipt = await app.send("orders", 1, key="a")
         job = await app.wait(receipt.id)
-        assert job.state == "done"
+        assert job.state == "succeeded"
         [mail] = [effect for effect in job.effects if effect.kind == "job"]
         assert sorted((effect.kind, effect.name) for effect in job.effects) == [
             ("job", mail.name),

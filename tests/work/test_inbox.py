@@ -40,10 +40,10 @@ async def letters(**settings: Any) -> Letters:
 async def test_a_message_becomes_one_job_however_often_it_comes() -> None:
     inbox = await letters()
     first = await inbox.accept({"n": 1}, key="a")
-    assert (first.state, first.duplicate, first.key) == ("ready", False, "a")
+    assert (first.state, first.duplicate, first.key) == ("queued", False, "a")
     for _ in range(3):
         again = await inbox.accept({"n": 1}, key="a")
-        assert (again.id, again.state, again.duplicate) == (first.id, "ready", True)
+        assert (again.id, again.state, again.duplicate) == (first.id, "queued", True)
     assert len(await inbox.ready()) == 1
     assert problems(inbox.engine) == []
 
@@ -52,12 +52,12 @@ async def test_a_duplicate_sees_the_work_in_progress_and_then_its_result() -> No
     inbox = await letters()
     first = await inbox.accept("x", key="a")
     claim = await inbox.claimed()
-    assert (await inbox.accept("x", key="a")).state == "leased"
+    assert (await inbox.accept("x", key="a")).state == "running"
     await inbox.store.run(
         lambda tx: inbox.schedule.complete(tx, claim.id, claim.token, {"score": 7})
     )
     again = await inbox.accept("x", key="a")
-    assert (again.id, again.state, again.result) == (first.id, "done", {"score": 7})
+    assert (again.id, again.state, again.result) == (first.id, "succeeded", {"score": 7})
 
 
 async def test_keys_are_apart_for_each_queue_and_each_caller() -> None:
@@ -131,7 +131,7 @@ async def test_a_key_kept_for_ever_outlives_its_job() -> None:
     await inbox.complete(await inbox.claimed())
     await inbox.pass_ms(50 * 366 * DAY_MS)
     again = await inbox.accept("x", key="a")
-    assert (again.id, again.state, again.duplicate) == (first.id, "done", True)
+    assert (again.id, again.state, again.duplicate) == (first.id, "succeeded", True)
     assert problems(inbox.engine) == []
 
 
@@ -168,7 +168,7 @@ async def test_a_message_without_the_fields_of_its_key_is_refused(body: Any) -> 
 async def test_messages_without_a_key_become_a_job_each() -> None:
     inbox = await letters()
     first, second = [await inbox.accept("x", caller="ann") for _ in range(2)]
-    assert (first.key, first.state, first.duplicate) == ("", "ready", False)
+    assert (first.key, first.state, first.duplicate) == ("", "queued", False)
     assert (second.key, second.duplicate, second.id != first.id) == ("", False, True)
     job = await inbox.get(first.id)
     assert (job.caller, job.dedupe) == ("app:ann", None)

@@ -77,7 +77,7 @@ async def test_remote_workers_need_a_setting_of_the_queue() -> None:
         assert sent.verdict == (403, "not_allowed")
         [job] = (await caller.ok("POST", "/v1/queues/parcels/claim", {}))["jobs"]
         await caller.ok("POST", f"/v1/jobs/{job['id']}/complete", {"token": job["token"]})
-        assert (await app.job(job["id"])).state == "done"
+        assert (await app.job(job["id"])).state == "succeeded"
 
 
 @virtual

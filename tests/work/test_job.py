@@ -30,7 +30,7 @@ async def test_a_retry_continues_after_the_recorded_steps() -> None:
         return [*done, await job.step("c", act, "c")]
 
     job = await run_one(work)
-    assert (job.state, job.attempt, job.result) == ("done", 3, ["A", "B", "C"])
+    assert (job.state, job.attempt, job.result) == ("succeeded", 3, ["A", "B", "C"])
     assert ran == ["a", "b", "c"]
 
 
@@ -57,7 +57,7 @@ async def test_what_is_no_step_is_told_before_an_intent_is_recorded() -> None:
                 await job.send("q", 1, key=key, colour=1)
 
     job = await run_one(work)
-    assert (job.state, job.stepped, len(said)) == ("done", False, 9)
+    assert (job.state, job.stepped, len(said)) == ("succeeded", False, 9)
     assert said[0] == "a step's name is text, not NoneType"
     assert said[4] == "the step '0' runs a function, not NoneType"
 
@@ -71,7 +71,7 @@ async def test_a_step_may_be_a_plain_function_and_return_nothing() -> None:
         if job.attempt == 1:
             raise ValueError("again")
 
-    assert (await run_one(work)).state == "done"
+    assert (await run_one(work)).state == "succeeded"
     assert ran == [1]
 
 
@@ -193,7 +193,7 @@ async def test_a_name_that_cannot_be_stored_is_refused_before_the_step_runs(name
         with pytest.raises(BadInput):
             await job.step(name, ran.append, 1)
 
-    assert (await run_one(work, attempts_max=1)).state == "done"
+    assert (await run_one(work, attempts_max=1)).state == "succeeded"
     assert ran == []
 
 
@@ -204,7 +204,7 @@ async def test_a_time_to_sleep_that_cannot_be_meant_is_refused(seconds: Any) -> 
         with pytest.raises(BadInput, match="a sleep is 0 to"):
             await job.sleep(seconds)
 
-    assert (await run_one(work, attempts_max=1)).state == "done"
+    assert (await run_one(work, attempts_max=1)).state == "succeeded"
 
 
 @pytest.mark.parametrize(
@@ -229,7 +229,7 @@ async def test_bad_options_of_what_a_handler_sends_are_refused(options: dict[str
         with pytest.raises(BadInput):
             await job.send("no such name", None)
 
-    assert (await run_one(work, attempts_max=1)).state == "done"
+    assert (await run_one(work, attempts_max=1)).state == "succeeded"
 
 
 @virtual
@@ -279,7 +279,7 @@ async def test_a_sleep_takes_no_worker_and_no_attempt() -> None:
     async with app:
         id_ = (await app.send("q", None)).id
         await apps.sleep(10)
-        assert (await app.job(id_)).state == "due"
+        assert (await app.job(id_)).state == "scheduled"
         assert (await app.wait((await app.send("other", None)).id)).result == "meanwhile"
         job = await app.wait(id_)
     assert (job.result, job.attempt, job.history) == ("slept", 1, [])
@@ -336,7 +336,7 @@ async def test_sleeping_in_a_group_of_tasks_is_sleeping() -> None:
         return "slept"
 
     job = await run_one(work, attempts_max=1)
-    assert (job.state, job.result) == ("done", "slept")
+    assert (job.state, job.result) == ("succeeded", "slept")
 
 
 @virtual
@@ -347,4 +347,4 @@ async def test_steps_that_no_later_attempt_looks_at_go_with_their_job() -> None:
             raise ValueError("another way next time")
 
     job = await run_one(work)
-    assert (job.state, job.attempt) == ("done", 2)
+    assert (job.state, job.attempt) == ("succeeded", 2)

@@ -53,16 +53,16 @@ async def test_what_is_done_at_most_once_is_in_doubt_after_a_crash_in_between() 
     process.kill()
     async with declared(cut=False) as app:
         job = await app.wait(id_, 100)
-        assert (job.state, job.attempt) == ("doubt", 2)
+        assert (job.state, job.attempt) == ("in_doubt", 2)
         assert "attempt 1 was cut off in the step 'pay'" in job.reason
         assert len(payments.made) == 1
         [letter] = await app.queues.failed("q")
-        assert (letter.id, letter.job.state) == (id_, "doubt")
+        assert (letter.id, letter.job.state) == (id_, "in_doubt")
 
         with pytest.raises(BadInput, match="no step 'other'"):
             await app.queues.settle(id_, "other", done=True)
         await app.queues.retry(id_)
-        assert (await app.wait(id_, 100)).state == "doubt", "trying again does not settle it"
+        assert (await app.wait(id_, 100)).state == "in_doubt", "trying again does not settle it"
 
         await app.queues.settle(id_, "pay", result="found by hand", done=True)
         assert (await app.wait(id_, 100)).result == "found by hand"
@@ -86,13 +86,13 @@ async def test_a_late_attempt_settles_its_own_doubt_and_no_other() -> None:
 
     async with app:
         id_ = (await app.send("q", None)).id
-        assert (await app.wait(id_)).state == "doubt"
+        assert (await app.wait(id_)).state == "in_doubt"
         await app.queues.settle(id_, "pay", done=False, token=tokens[0])
-        assert (await app.wait(id_)).state == "doubt"
+        assert (await app.wait(id_)).state == "in_doubt"
         # The first one heard only now that nothing was paid: that says nothing of the second.
         with pytest.raises(NotFailed, match="another attempt"):
             await app.queues.settle(id_, "pay", done=False, token=tokens[0])
-        assert (len(tokens), (await app.job(id_)).state) == (2, "doubt")
+        assert (len(tokens), (await app.job(id_)).state) == (2, "in_doubt")
         await app.queues.settle(id_, "pay", done=True, result="paid", token=tokens[1])
         assert (await app.wait(id_)).result == "paid"
 
@@ -114,7 +114,7 @@ async def test_a_result_that_cannot_be_right_puts_its_step_in_doubt_again() -> N
             if receipt != "receipt 1":
                 await app.queues.settle(id_, "pay", done=True, result=receipt)
             job = await app.wait(id_)
-            assert (job.state, job.attempt) == ("doubt", 1)
+            assert (job.state, job.attempt) == ("in_doubt", 1)
             assert f"'pay' is to be settled anew: {receipt} is no receipt" in job.reason
         await app.queues.settle(id_, "pay", done=True, result="by hand")
         assert (await app.wait(id_)).result == "by hand"
@@ -149,7 +149,7 @@ async def test_what_is_settled_as_not_done_is_done() -> None:
     async with app:
         id_ = (await app.send("q", None)).id
         job = await app.wait(id_)
-        assert (job.state, job.attempt) == ("doubt", 1)
+        assert (job.state, job.attempt) == ("in_doubt", 1)
         assert "ConnectionError: reset by peer" in job.reason
         await app.queues.settle(id_, "pay", done=False)
         assert (await app.wait(id_)).result == "receipt 2"
@@ -183,10 +183,10 @@ async def test_what_became_of_a_step_can_be_asked(found: str) -> None:
     job = await run_one(work)
     assert asked == 1
     if found == "not found out":
-        assert (job.state, len(payments.made)) == ("doubt", 1)
+        assert (job.state, len(payments.made)) == ("in_doubt", 1)
         assert "could not be found out: TimeoutError: nobody answers" in job.reason
     else:
-        assert job.state == "done"
+        assert job.state == "succeeded"
         assert (job.result, len(payments.made)) == (
             ("found", 1) if found == "done" else ("receipt 2", 2)
         )
@@ -206,7 +206,7 @@ async def test_a_step_that_has_surely_done_nothing_is_tried_again() -> None:
         return await job.step("pay", pay, job, at_most_once=True)
 
     job = await run_one(work)
-    assert (job.state, job.result, ran) == ("done", "paid", [1, 2, 3])
+    assert (job.state, job.result, ran) == ("succeeded", "paid", [1, 2, 3])
     assert job.history[0].reason == "the line was busy"
 
 
@@ -232,7 +232,11 @@ async def test_a_step_that_has_failed_is_asked_about_at_once(found: str) -> None
         return await job.step("pay", pay, job, at_most_once=True, ask=ask)
 
     job = await run_one(work)
-    wanted = {"done": ("done", 1, 1), "not done": ("done", 2, 2), "not found out": ("doubt", 1, 1)}
+    wanted = {
+        "done": ("succeeded", 1, 1),
+        "not done": ("succeeded", 2, 2),
+        "not found out": ("in_doubt", 1, 1),
+    }
     assert (job.state, job.attempt, len(payments.made)) == wanted[found]
     if found == "not done":
         assert job.history[0].reason == "they know of nothing"
@@ -254,7 +258,7 @@ async def test_a_step_that_has_done_nothing_may_name_the_time_of_the_next_attemp
         return await job.step("pay", pay, job, at_most_once=True)
 
     job = await run_one(work)
-    assert (job.state, job.result) == ("done", "paid")
+    assert (job.state, job.result) == ("succeeded", "paid")
     assert 1_800_000 <= tried[1] - tried[0] < 1_810_000
     assert tried[2] - tried[1] < 60_000, "what cannot be meant is a failure like others"
 
@@ -268,7 +272,7 @@ async def test_doubt_in_a_group_of_tasks_is_doubt() -> None:
         async with asyncio.TaskGroup() as group:
             group.create_task(job.step("pay", pay, at_most_once=True))
 
-    assert (await run_one(work)).state == "doubt"
+    assert (await run_one(work)).state == "in_doubt"
 
 
 @virtual
@@ -277,4 +281,4 @@ async def test_a_handler_that_says_it_is_in_doubt_is_believed() -> None:
         raise InDoubt("who knows")
 
     job = await run_one(work)
-    assert (job.state, job.reason) == ("doubt", "who knows")
+    assert (job.state, job.reason) == ("in_doubt", "who knows")

@@ -54,7 +54,7 @@ async def test_poison_that_kills_its_process_takes_nobody_with_it(batch: int) ->
         assert [letter.job.body for letter in failed] == ["poison"]
     assert (jobs["poison"].state, jobs["poison"].attempt) == ("failed", 3)
     assert attempts["poison"] == [1, 2, 3]
-    assert {jobs[name].state for name in "abcdefg"} == {"done"}
+    assert {jobs[name].state for name in "abcdefg"} == {"succeeded"}
     assert apps.problems == []
 
 
@@ -82,7 +82,7 @@ async def test_a_suspect_waits_for_those_at_work_and_others_wait_for_it() -> Non
         await apps.sleep(0.5)
         last = (await sender.send("other", "last")).id
         for id_ in (first, last):
-            assert (await sender.wait(id_)).state == "done"
+            assert (await sender.wait(id_)).state == "succeeded"
         await app.stop()
     assert seen == [
         *("first begins", "first ends", "suspect begins"),
@@ -148,5 +148,5 @@ async def test_a_worker_that_stops_does_not_wait_for_its_suspects() -> None:
     assert apps.loop.time() - before_s < 2
     async with apps.make() as sender:
         assert (await sender.job(id_)).attempt == 1
-        assert (await sender.job(id_)).state == "ready"
+        assert (await sender.job(id_)).state == "queued"
     assert len(began) == 1

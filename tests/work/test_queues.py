@@ -29,7 +29,7 @@ async def test_a_paused_queue_hands_out_nothing_until_it_is_resumed() -> None:
         assert done == []
         await app.queues.resume("q")
         for id_ in ids:
-            assert (await app.wait(id_, 1)).state == "done"
+            assert (await app.wait(id_, 1)).state == "succeeded"
 
 
 @virtual
@@ -149,8 +149,8 @@ async def test_purging_cancels_what_waits_and_nothing_else() -> None:
         assert await app.queues.purge("q", progress=progress.append) == len(waiting)
         assert {(await app.job(id_)).state for id_ in waiting} == {"cancelled"}
         assert progress[-1] == len(waiting)
-        assert (await app.job(at_work)).state == "leased"
-        assert (await app.job(other)).state == "ready"
+        assert (await app.job(at_work)).state == "running"
+        assert (await app.job(other)).state == "queued"
         await app.complete(claim.id, claim.token)
         assert await app.queues.purge("q") == 0
     assert apps.problems == []

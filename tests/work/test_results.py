@@ -32,7 +32,7 @@ async def test_all_who_wait_hear_of_the_end_at_once() -> None:
         assert app._results._waiting == {}
 
 
-@pytest.mark.parametrize("state", ["failed", "doubt", "cancelled"])
+@pytest.mark.parametrize("state", ["failed", "in_doubt", "cancelled"])
 @virtual
 async def test_every_end_is_an_end(state: str) -> None:
     apps = Apps(shared=False)
@@ -44,7 +44,7 @@ async def test_every_end_is_an_end(state: str) -> None:
         assert not waiting.done()
         if state == "failed":
             await app.fail(id_, claim.token, "no", final=True)
-        elif state == "doubt":
+        elif state == "in_doubt":
             await app.store.run(
                 lambda tx: app.node.schedule.hold(tx, id_, claim.token, "who knows")
             )
@@ -58,8 +58,8 @@ async def test_when_the_time_is_over_the_job_is_shown_as_it_is() -> None:
     apps = Apps(shared=False)
     async with apps.make() as app:
         id_ = (await app.send("q", None)).id
-        assert (await app.wait(id_, 0)).state == "ready"
-        assert (await app.wait(id_, 5)).state == "ready"
+        assert (await app.wait(id_, 0)).state == "queued"
+        assert (await app.wait(id_, 5)).state == "queued"
         assert apps.loop.time() == pytest.approx(5, abs=0.01)
         assert app._results._waiting == {}
 

@@ -99,7 +99,7 @@ async def test_a_step_in_doubt_is_settled_as_done() -> None:
     jobs = await new_jobs()
     id_ = await held_in_doubt(jobs)
     await settle(jobs, id_, "pay", done=True, result=("receipt", 7))
-    assert await jobs.state(id_) == "ready"
+    assert await jobs.stage(id_) == "ready"
     steps = await load(jobs, id_)
     assert steps == {"before": done_step(1), "pay": done_step(["receipt", 7])}
     assert problems(jobs.engine) == []
@@ -109,7 +109,7 @@ async def test_a_step_in_doubt_is_settled_as_not_done() -> None:
     jobs = await new_jobs()
     id_ = await held_in_doubt(jobs)
     await settle(jobs, id_, "pay", done=False)
-    assert await jobs.state(id_) == "ready"
+    assert await jobs.stage(id_) == "ready"
     assert await load(jobs, id_) == {"before": done_step(1)}
 
 
@@ -125,11 +125,11 @@ async def test_a_last_attempt_that_was_cut_off_in_a_step_leaves_it_in_doubt(end:
             await jobs.pass_ms(100)
         else:
             await jobs.fail(claim, 0)
-        states.append(await jobs.state(id_))
-        if states[-1] == "doubt":
+        states.append(await jobs.stage(id_))
+        if states[-1] == "in_doubt":
             await settle(jobs, id_, "pay", done=True, result=7)
             await jobs.complete(await jobs.claimed())
-    assert states == ["doubt", "failed", "failed", "failed"]
+    assert states == ["in_doubt", "failed", "failed", "failed"]
     assert problems(jobs.engine) == []
 
 
@@ -141,9 +141,9 @@ async def test_only_a_step_in_doubt_can_be_settled() -> None:
             await settle(jobs, id_, name, done=True)
     with pytest.raises(BadInput, match="cannot be stored"):
         await settle(jobs, id_, "pay", done=True, result=object())
-    assert await jobs.state(id_) == "doubt"
+    assert await jobs.stage(id_) == "in_doubt"
     ready = await jobs.send()
-    with pytest.raises(NotFailed, match="ready"):
+    with pytest.raises(NotFailed, match="queued"):
         await settle(jobs, ready, "pay", done=True)
     with pytest.raises(NoSuchJob):
         await settle(jobs, "nonsense", "pay", done=True)

@@ -44,7 +44,7 @@ async def test_no_more_jobs_are_at_hand_than_the_concurrency_says() -> None:
     async with app:
         ids = [(await app.send("q", n)).id for n in range(10)]
         for id_ in ids:
-            assert (await app.wait(id_)).state == "done"
+            assert (await app.wait(id_)).state == "succeeded"
     assert most == 3
     assert apps.loop.time() == pytest.approx(4, abs=0.5), "three at a time, and no pause"
 
@@ -71,7 +71,7 @@ async def test_stopping_waits_for_what_is_at_hand_and_takes_no_more() -> None:
     assert 10 <= apps.loop.time() < 11
     async with apps.make() as other:
         assert (await other.job(first)).result == "finished"
-        assert (await other.job(second)).state == "ready"
+        assert (await other.job(second)).state == "queued"
         [claim] = await other.claim("other", "w", lease_s=1)
         assert claim.body == "said while it drains"
     assert apps.problems == []
@@ -102,7 +102,7 @@ async def test_what_takes_longer_than_the_drain_is_given_back_and_loses_no_attem
         await app.stop()
     async with apps.make() as last:
         job = await last.job(id_)
-    assert (job.state, job.attempt, job.history) == ("done", 1, [])
+    assert (job.state, job.attempt, job.history) == ("succeeded", 1, [])
     assert seen == [("begun", 1), ("ended", 1)] * 3
     assert [apps.value(("effect", str(n))) for n in range(3)] == [None, None, 1]
     assert apps.problems == []
@@ -136,7 +136,7 @@ async def test_a_handler_that_does_not_end_holds_the_stop_up_only_for_a_while(
     async with apps.make() as other:
         await apps.sleep(1)
         job = await other.job(id_)
-        assert (job.state, job.attempt) == ("ready", 0)
+        assert (job.state, job.attempt) == ("queued", 0)
 
 
 @virtual
@@ -159,7 +159,7 @@ async def test_a_stop_that_is_cancelled_hurries_but_leaves_nothing_running() -> 
     assert apps.loop.time() < 5
     assert no_tasks_left(before) == []
     async with apps.make() as other:
-        assert (await other.job(id_)).state == "ready"
+        assert (await other.job(id_)).state == "queued"
 
 
 @virtual
@@ -233,9 +233,9 @@ async def test_a_worker_survives_an_error_that_nobody_expects(
 
     picker.claim = fails  # type: ignore[method-assign]
     first = (await app.send("q", 1)).id
-    assert (await app.wait(first, 100)).state == "done"
+    assert (await app.wait(first, 100)).state == "succeeded"
     second = (await app.send("q", 2)).id
-    assert (await app.wait(second, 100)).state == "done"
+    assert (await app.wait(second, 100)).state == "succeeded"
     assert failed >= 3
     assert "could not claim jobs" in caplog.text
     await app.stop()

@@ -106,7 +106,7 @@ export const OPERATIONS = {
 };
 
 // The states of jobs that have ended.
-export const ENDED = ["done", "failed", "doubt", "cancelled"];
+export const ENDED = ["succeeded", "failed", "in_doubt", "cancelled"];
 
 // The members of structs in requests.
 export const STRUCTS = {

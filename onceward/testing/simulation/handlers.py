@@ -2,8 +2,8 @@
 
 Derive from `Handlers`, declare your handlers on the application of each node, say what
 clients send, and judge what came of it. Nodes crash, stand still and start again, messages
-come several times, commits conflict; and every message that was accepted must be done in
-the end, or failed, or in doubt.
+come several times, commits conflict; and every message that was accepted must have
+succeeded in the end, or failed, or be in doubt.
 
     class Payments(Handlers):
         def declare(self, app, outside):
@@ -32,16 +32,17 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
+from onceward.api.jobs import ENDED
 from onceward.app import App
 from onceward.errors import OncewardError, Unavailable
 from onceward.keys import USER
+from onceward.schedule import state_of
 from onceward.store.transaction import Transaction
 from onceward.testing.simulation.history import Call, History, violated
 from onceward.testing.simulation.network import Client, Message
 from onceward.testing.simulation.scenario import Scenario
 from onceward.testing.simulation.world import Node
 
-_ENDED = ("done", "failed", "doubt", "cancelled")
 _RETRY_S = 0.5
 
 
@@ -209,11 +210,11 @@ class Handlers(Scenario):
         """Jobs that have not ended; also those that other jobs have sent."""
         rows = [row for slot in range(self.slots) for row in await tx.scan(f"job#{slot:04d}")]
         jobs = [row for row in rows if row.key[1].endswith("#job")]
-        return [row.key[1] for row in jobs if row.value["state"] not in _ENDED]
+        return [row.key[1] for row in jobs if row.value["stage"] not in ENDED]
 
     def judge(self, history: History) -> None:
         jobs = {
-            key[1].removesuffix("#job"): stored.value
+            key[1].removesuffix("#job"): _shown(stored.value)
             for key, stored in history.final.items()
             if key[0].startswith("job#") and key[1].endswith("#job")
         }
@@ -224,7 +225,7 @@ class Handlers(Scenario):
         for key, id_ in accepted.items():
             if id_ not in jobs:
                 violated("lost", f"{key} was accepted as {id_}, which is not there")
-            if jobs[id_]["state"] not in _ENDED:
+            if jobs[id_]["state"] not in ENDED:
                 violated("stuck", f"{key} is {jobs[id_]['state']}")
         world = self._world
         self.judge_outcome(Outcome(history, jobs, accepted, world.effects, world.values))
@@ -237,3 +238,8 @@ class Handlers(Scenario):
         if len({answer.node for answer in first}) > 1:
             violated("two jobs", f"{call.id} was new more than once: {first}")
         accepted[call.id] = ids.pop()
+
+
+def _shown(record: dict[str, Any]) -> dict[str, Any]:
+    """The record of a job, with its public state."""
+    return {**record, "state": state_of(record["stage"], record.get("attempt", 0))}

@@ -68,8 +68,8 @@ class Work(Handlers):
 
     def ends(self, id_: str, what: str) -> tuple[str, ...]:
         """How a message may end."""
-        ends = {"poison": ("failed",), "fail": ("failed",), "hold": ("done", "doubt")}
-        return ends.get(what, ("done",))
+        ends = {"poison": ("failed",), "fail": ("failed",), "hold": ("succeeded", "in_doubt")}
+        return ends.get(what, ("succeeded",))
 
     def judge_outcome(self, outcome: Outcome) -> None:
         effects = outcome.records("effects")
@@ -80,7 +80,7 @@ class Work(Handlers):
             times = effects.get(id_, 0)
             if state not in self.ends(id_, what):
                 violated("wrong end", f"{id_} ({what}) is {state}: {job.get('reason')}")
-            if times != (state == "done"):
+            if times != (state == "succeeded"):
                 violated("not once", f"{id_} ({what}) is {state} and took effect {times} times")
             if state == "cancelled":
                 continue
@@ -88,7 +88,7 @@ class Work(Handlers):
                 violated("attempts", f"{id_} died at {job['attempt']}, tried {attempts[id_]} times")
             if what == "steps" and not steps[id_]:
                 violated("step lost", f"{id_} is {state}, and its step was never made")
-            if holds[id_] > 1 or (what == "hold" and state == "done" and not holds[id_]):
+            if holds[id_] > 1 or (what == "hold" and state == "succeeded" and not holds[id_]):
                 violated("not at most once", f"{id_} is {state}, called {holds[id_]} times")
             if (what == "send") != (id_ in children):
                 violated("child", f"{id_} ({what}) has the child {children.get(id_)}")
@@ -105,7 +105,7 @@ class Work(Handlers):
             for number, effect in enumerate(outcome.effects, 1)
         }
         for id_, job in outcome.jobs.items():
-            if job["state"] == "done" and job["body"].get("what") in ("steps", "hold"):
+            if job["state"] == "succeeded" and job["body"].get("what") in ("steps", "hold"):
                 for receipt in job["result"]:
                     if (id_, receipt) not in receipts:
                         violated("result", f"{id_} ended with {job['result']}")
@@ -121,7 +121,7 @@ class Work(Handlers):
         by_key: dict[str, list[tuple[int, str]]] = {}
         for id_, job in outcome.jobs.items():
             key = job.get("options", {}).get("order_key")
-            if key and job["state"] == "done":
+            if key and job["state"] == "succeeded":
                 by_key.setdefault(key, []).append((order[id_], id_))
         for key, handled in by_key.items():
             numbers = [number for number, _ in sorted(handled)]

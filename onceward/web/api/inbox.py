@@ -4,6 +4,7 @@ import re
 from typing import Any
 
 from onceward.api import messages as api
+from onceward.api.jobs import ENDED
 from onceward.errors import BadInput, OncewardError
 from onceward.job_options import given_options
 from onceward.web.api.jobs import shown_result
@@ -11,7 +12,6 @@ from onceward.web.calls import Call, binder
 from onceward.web.http import Request, Response
 from onceward.web.routes import Route
 from onceward.work.inbox import Receipt
-from onceward.work.results import ENDED
 
 # In a quoted string, as the header Idempotency-Key may be.
 _ESCAPED = re.compile(r'\\(["\\])')
@@ -31,7 +31,7 @@ async def send(call: Call, queue: str, asked: api.Wait, message: api.Message) ->
         job = await call.patiently(call.app.wait(receipt.id, asked.wait_ms / 1000))
         if job is not None:
             shown.state, shown.reason = job.state, job.reason
-            if job.state == "done":
+            if job.state == "succeeded":
                 shown.result = shown_result(job.state, job.result)
     return Response.of(shown, 200 if receipt.duplicate else 202)
 

@@ -32,7 +32,7 @@ answers = binder(ROUTES)
 
 def shown_result(state: str, result: Any) -> Any:
     """The result of a job, if it has succeeded: null is a result, and is shown."""
-    if state != "done":
+    if state != "succeeded":
         return None
     return _NULL if result is None else result
 
@@ -77,7 +77,7 @@ async def claim(call: Call, queue: str, asked: api.ClaimJobs) -> api.ClaimedJobs
 async def complete(call: Call, id_: str, asked: api.CompleteJob) -> api.JobOutcome:
     async def fn(tx: Transaction) -> str | None:
         job = await _workable(call, tx, id_)
-        if job.state == "done" and job.ended_by == asked.token:
+        if job.stage == "succeeded" and job.ended_by == asked.token:
             return None  # a repeat after a lost response
         await call.app.node.schedule.complete(tx, id_, asked.token, asked.result)
         return job.queue
@@ -85,8 +85,8 @@ async def complete(call: Call, id_: str, asked: api.CompleteJob) -> api.JobOutco
     sharing = call.app.node.sharing
     queue = await sharing.run(fn, writes=COMPLETE_WRITES, reads=[job_key(id_)])
     if queue is not None:
-        call.app.store.meters.count("ended", queue=queue, state="done")
-    return api.JobOutcome(id_, "done")
+        call.app.store.meters.count("ended", queue=queue, state="succeeded")
+    return api.JobOutcome(id_, "succeeded")
 
 
 @answers(api.FAIL)
@@ -101,7 +101,7 @@ async def fail(call: Call, id_: str, asked: api.FailJob) -> api.JobOutcome:
 
     async def fn(tx: Transaction) -> tuple[str, str | None]:
         job = await _workable(call, tx, id_)
-        if job.state not in ("leased", "done") and job.ended_by == asked.token:
+        if job.stage not in ("running", "succeeded") and job.ended_by == asked.token:
             return job.state, None
         schedule = call.app.node.schedule
         state = await schedule.fail(
@@ -148,7 +148,7 @@ async def cancel(call: Call, id_: str) -> api.JobOutcome:
 async def retry(call: Call, id_: str) -> api.JobOutcome:
     async def fn(tx: Transaction) -> api.JobOutcome:
         job = await _managed(call, tx, id_)
-        held = await steps.in_doubt(tx, id_) if job.state == "doubt" else []
+        held = await steps.in_doubt(tx, id_) if job.stage == "in_doubt" else []
         schedule = call.app.node.schedule
         await schedule.retry(tx, id_)
         return api.JobOutcome(id_, (await schedule.get(tx, id_)).state, held)
@@ -218,7 +218,7 @@ async def history(call: Call, id_: str) -> api.JobHistory:
     async def fn(tx: Transaction) -> api.JobHistory:
         job = await _visible(call, tx, id_)
         until_ms = 0
-        if job.state == "leased":
+        if job.stage == "running":
             lease = await tx.get(lease_key(id_), Lease)
             renewed = lease is not None and lease.token == job.token
             until_ms = lease.until_ms if lease is not None and renewed else due_ms_of(job.place)

@@ -109,7 +109,7 @@ def _queues(server: "Server", caller: Access) -> list[api.QueueActivity]:
     counted: dict[str, Counter[str]] = {}
     for meter, label, values in (
         ("accepted", "duplicate", {"no": "accepted", "yes": "repeats"}),
-        ("ended", "state", {"done": "done", "asleep": ""}),
+        ("ended", "state", {"succeeded": "succeeded", "scheduled": ""}),
     ):
         for labels, count in meters.labelled(meter):
             name = values.get(labels.get(label, ""), "failed")
@@ -123,9 +123,9 @@ def _queues(server: "Server", caller: Access) -> list[api.QueueActivity]:
                 api.QueueActivity(
                     name,
                     dict(queue.jobs) if queue else {},
-                    queue.oldest_ready_ms if queue else None,
+                    queue.oldest_queued_ms if queue else None,
                     queue_settings(name).paused,
-                    *(tally[what] for what in ("accepted", "repeats", "done", "failed")),
+                    *(tally[what] for what in ("accepted", "repeats", "succeeded", "failed")),
                 )
             )
     return lines
@@ -133,7 +133,7 @@ def _queues(server: "Server", caller: Access) -> list[api.QueueActivity]:
 
 def _weight(line: api.QueueActivity) -> float:
     """How much there is to see of a queue."""
-    return line.accepted + line.done + sum(line.jobs.values())
+    return line.accepted + line.succeeded + sum(line.jobs.values())
 
 
 def _attention(
@@ -145,13 +145,13 @@ def _attention(
             found.append(api.Attention("alarm", alarm.code, 0, alarm.since_ms, alarm.message))
     if clock.jump_ms:
         found.append(api.Attention("clock", "", clock.jump_ms))
-    for kind in ("doubt", "failed"):
+    for kind in ("in_doubt", "failed"):
         found += [api.Attention(kind, q.name, q.jobs[kind]) for q in queues if q.jobs.get(kind)]
     now_ms = clock.now_ms()
     for queue in queues:
-        oldest_ms = queue.oldest_ready_ms
+        oldest_ms = queue.oldest_queued_ms
         if oldest_ms is not None and now_ms - oldest_ms > _STUCK_MS and not queue.paused:
-            found.append(api.Attention("stuck", queue.name, queue.jobs.get("ready", 0), oldest_ms))
+            found.append(api.Attention("stuck", queue.name, queue.jobs.get("queued", 0), oldest_ms))
     for one in server.counts.failing:
         own = one.caller == caller.id and caller.may("endpoint", one.id)
         if own or caller.may("operate", one.id):

@@ -167,7 +167,7 @@ def _view(call: Call, queue: str) -> api.Queue:
     return api.Queue(
         queue,
         dict(found.jobs) if found else {},
-        found.oldest_ready_ms if found else None,
+        found.oldest_queued_ms if found else None,
         call.server.counts.counted_ms,
         call.app.node.queue_settings(queue),
     )

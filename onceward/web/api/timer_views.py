@@ -95,7 +95,7 @@ def _last(view: View) -> api.Firing:
     due_ms = _said(job, job.body, "due_ms")
     if isinstance(due_ms, int):
         firing.due_ms = due_ms
-    if job.state == "due":
+    if job.stage == "due":
         firing.next_attempt_ms = job.due_ms
     return firing
 
@@ -105,10 +105,12 @@ def _log(job: Job) -> list[api.TimerAttempt]:
         api.TimerAttempt(past.attempt, moment(past.ended_ms), past.ended_ms, "failed", past.reason)
         for past in job.history
     ]
-    if job.state == "done":
+    if job.stage == "succeeded":
         said = _said(job, job.result, "said")
         text = said if isinstance(said, str) else ""
-        log.append(api.TimerAttempt(job.attempt, moment(job.ended_ms), job.ended_ms, "done", text))
+        log.append(
+            api.TimerAttempt(job.attempt, moment(job.ended_ms), job.ended_ms, "succeeded", text)
+        )
     return log
 
 

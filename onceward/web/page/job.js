@@ -5,7 +5,7 @@ import { ask, doing, h, put, tell } from "./dom.js";
 import { exactly, plural, pretty, span } from "./format.js";
 import { STATES, chip } from "./joblist.js";
 
-const ENDED = ["done", "failed", "doubt", "cancelled"];
+const ENDED = ["succeeded", "failed", "in_doubt", "cancelled"];
 
 export function page({ rest: [id], trouble }) {
   const path = `v1/jobs/${part(id)}`;
@@ -46,7 +46,7 @@ export function page({ rest: [id], trouble }) {
     tools.replaceChildren(...actions(job));
     line.replaceChildren(...events(story).map(([kind, what, when, ...more]) => h(`li.${kind}`,
       h("div.row", h("span.strong", what), when ? h("time.faint", exactly(when)) : null), more)));
-    settle.replaceChildren(...(job.state === "doubt" ? story.steps.filter((one) => one.state === "intended").map(doubt) : []));
+    settle.replaceChildren(...(job.state === "in_doubt" ? story.steps.filter((one) => one.state === "intended").map(doubt) : []));
     values.replaceChildren(
       h("section", h("h2", "Body"), h("pre", { tabindex: "0", "aria-label": "Body" }, pretty(job.body))),
       "result" in job ? h("section", h("h2", "Result"), h("pre", { tabindex: "0", "aria-label": "Result" }, pretty(job.result))) : "");
@@ -55,7 +55,7 @@ export function page({ rest: [id], trouble }) {
   function actions(job) {
     const retry = doing("Retry", async () => {
       await post(`${path}/retry`);
-      tell("It tries again.");
+      tell("Retrying.");
       await live.now();
     }, "main");
     const cancel = doing("Cancel", async () => {
@@ -63,7 +63,7 @@ export function page({ rest: [id], trouble }) {
       await remove(path);
       await live.now();
     });
-    return [job.state === "failed" && retry, !["done", "cancelled"].includes(job.state) && cancel].filter(Boolean);
+    return [job.state === "failed" && retry, !["succeeded", "cancelled"].includes(job.state) && cancel].filter(Boolean);
   }
 
   function doubt(step) {
@@ -118,19 +118,20 @@ function events(story) {
   for (const step of story.effects.filter((one) => one.kind === "step")) {
     found.push(["step", `Step “${step.name}” is done`, 0]);
   }
-  if (job.state === "leased") {
+  if (job.state === "running") {
     found.push(["live", `Attempt ${job.attempt} is running`, 0, h("p.faint", `by ${job.worker}, leased until ${exactly(story.lease_until_ms)}`)]);
-  } else if (job.state === "done") {
+  } else if (job.state === "succeeded") {
     const effects = story.effects.filter((one) => one.kind !== "step");
-    found.push(["good", `Done in attempt ${job.attempt}`, job.ended_ms,
+    found.push(["good", `Succeeded in attempt ${job.attempt}`, job.ended_ms,
       h("p.faint", `by ${job.worker}, ${span(job.ended_ms - job.created_ms)} after it was sent`),
       effects.length ? h("p.faint", "In the same commit:") : null,
       effects.length ? h("ul.effects", effects.map((one) => h("li", link(one)))) : null]);
   } else if (ENDED.includes(job.state)) {
-    found.push([job.state === "doubt" ? "warn" : "bad", `It is ${STATES[job.state]}`, job.ended_ms,
+    found.push([job.state === "in_doubt" ? "warn" : "bad", job.state === "failed" ? "Failed permanently" : `It is ${STATES[job.state]}`, job.ended_ms,
       job.state === "cancelled" ? h("p.reason", job.reason) : null]);
   } else {
-    found.push(["live", job.state === "due" ? "Due" : `It is ${STATES[job.state]}`, job.state === "due" ? job.due_ms : 0]);
+    const timed = job.state === "scheduled" || job.state === "retrying";
+    found.push(["live", `It is ${STATES[job.state]}${timed ? " for" : ""}`, timed ? job.due_ms : 0]);
   }
   return found;
 }

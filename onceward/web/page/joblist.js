@@ -5,10 +5,10 @@ import { h, once, put, table } from "./dom.js";
 import { time } from "./format.js";
 
 export const STATES = {
-  ready: "ready", leased: "running", due: "later", waiting: "blocked", parked: "parked",
-  done: "done", failed: "failed", doubt: "in doubt", cancelled: "cancelled", gone: "forgotten",
+  scheduled: "scheduled", queued: "queued", running: "running", retrying: "retrying",
+  succeeded: "succeeded", failed: "failed", in_doubt: "in doubt", cancelled: "cancelled", gone: "forgotten",
 };
-const KINDS = { failed: "bad", doubt: "warn", done: "good", leased: "live" };
+const KINDS = { failed: "bad", in_doubt: "warn", succeeded: "good", running: "live", retrying: "warn" };
 
 /** A state as a small label. */
 export function chip(state) {

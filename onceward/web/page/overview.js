@@ -6,8 +6,9 @@ import { ago, count, plural, rate, span } from "./format.js";
 import { plot } from "./plot.js";
 
 const KEPT = 600; // samples: as many as the server keeps
+const WAITING = ["queued", "scheduled", "retrying"];
 const SPANS_MS = [60_000, 120_000, 180_000, 300_000];
-const AT = { accepted: 1, repeats: 2, done: 3, failed: 4, commit: 5, commit99: 6, late: 7, late99: 8,
+const AT = { accepted: 1, repeats: 2, succeeded: 3, failed: 4, commit: 5, commit99: 6, late: 7, late99: 8,
   connections: 9, members: 10, age: 11 };
 
 export function page({ trouble }) {
@@ -15,7 +16,7 @@ export function page({ trouble }) {
   const plots = [
     plot("Messages a second", [
       { name: "accepted", kind: "first", at: of("accepted") },
-      { name: "done", kind: "second", at: of("done") },
+      { name: "succeeded", kind: "second", at: of("succeeded") },
       { name: "failed", kind: "bad", at: of("failed") },
     ], rate, { least: 5, mean: 5 }),
     plot("Repeats stopped a second", [{ name: "repeats", kind: "first", at: of("repeats") }], rate, { least: 5, mean: 5 }),
@@ -35,7 +36,7 @@ export function page({ trouble }) {
   ];
   const health = h("span.chip"), facts = h("p.faint");
   const attention = h("ul.attention"), calm = h("p.calm", "Nothing needs attention.");
-  const figures = ["accepted/s", "done/s", "failed/s", "waiting", "running", "done", "timers set", "rooms"]
+  const figures = ["accepted/s", "succeeded/s", "failed/s", "waiting", "running", "succeeded", "timers set", "rooms"]
     .map((name) => ({ name, value: h("dd") }));
   const queues = table("Queues", [
     { name: "Queue", kind: "name", update: once((cell, queue) => {
@@ -44,13 +45,13 @@ export function page({ trouble }) {
       return (now) => { paused.hidden = !now.paused; };
     }) },
     { name: "In/s", kind: "number", show: (q) => rate(q.rates.accepted) },
-    { name: "Done/s", kind: "number", show: (q) => rate(q.rates.done) },
+    { name: "Succeeded/s", kind: "number", show: (q) => rate(q.rates.succeeded) },
     { name: "Waiting", kind: "number", show: (q) => count(q.waiting) },
     { name: "Oldest", kind: "number", show: (q) => (q.oldest ? span(q.oldest) : "–") },
-    { name: "Running", kind: "number", show: (q) => count(q.jobs.leased ?? 0) },
+    { name: "Running", kind: "number", show: (q) => count(q.jobs.running ?? 0) },
     { name: "Repeats", kind: "number", show: (q) => count(q.repeats) },
     { name: "Failed", kind: "number", update: (cell, q) => mark(put(cell, count(q.jobs.failed ?? 0)), "bad", q.jobs.failed) },
-    { name: "In doubt", kind: "number", update: (cell, q) => mark(put(cell, count(q.jobs.doubt ?? 0)), "warn", q.jobs.doubt) },
+    { name: "In doubt", kind: "number", update: (cell, q) => mark(put(cell, count(q.jobs.in_doubt ?? 0)), "warn", q.jobs.in_doubt) },
   ], (q) => q.name, "No queue has had a message yet. Send the first one: onceward send orders '{}' --key order-1");
 
   let samples = [], after = 0, totals = [], last = null, before = null;
@@ -89,17 +90,17 @@ export function page({ trouble }) {
 
   function rates(then, now, seconds) {
     const of = (name) => Math.max(now[name] - then[name], 0) / seconds;
-    return { accepted: of("accepted"), done: of("done"), failed: of("failed"), repeats: of("repeats") };
+    return { accepted: of("accepted"), succeeded: of("succeeded"), failed: of("failed"), repeats: of("repeats") };
   }
 
   let shownAt = 0;
   function draw(found) {
-    for (const [number, name] of ["accepted", "done", "failed"].entries()) {
+    for (const [number, name] of ["accepted", "succeeded", "failed"].entries()) {
       put(figures[number].value, last ? rate(last[name]) : "–");
     }
     const newest = samples.at(-1);
     const open = newest && last
-      ? [...samples, [found.now_ms, last.accepted, last.repeats, last.done, last.failed, null, null, null, null,
+      ? [...samples, [found.now_ms, last.accepted, last.repeats, last.succeeded, last.failed, null, null, null, null,
         found.totals.connections, found.totals.members, newest[AT.age] + found.now_ms - newest[0]]]
       : samples;
     if (newest && newest[AT.age] === 0 && open !== samples) open.at(-1)[AT.age] = 0;
@@ -115,22 +116,22 @@ export function page({ trouble }) {
     put(facts, `${found.node} · version ${found.version} · up ${span(up)}${
       found.counted_ms ? ` · counted ${ago(found.counted_ms, found.now_ms)}` : ""}`);
     const jobs = (...states) => states.reduce((sum, state) => sum + (found.jobs[state] ?? 0), 0);
-    const rest = [jobs("ready", "due", "waiting", "parked"), jobs("leased"), jobs("done"),
+    const rest = [jobs(...WAITING), jobs("running"), jobs("succeeded"),
       found.timers.active ?? 0, found.rooms];
     rest.forEach((value, number) => put(figures[number + 3].value, count(value)));
     const then = new Map((before?.queues ?? []).map((queue) => [queue.name, queue]));
     const took = before ? (found.now_ms - before.now_ms) / 1000 : 0;
     queues.update(found.queues.map((queue) => ({
       ...queue,
-      waiting: ["ready", "due", "waiting", "parked"].reduce((sum, state) => sum + (queue.jobs[state] ?? 0), 0),
-      oldest: queue.oldest_ready_ms ? found.now_ms - queue.oldest_ready_ms : 0,
-      rates: then.has(queue.name) && took ? rates(then.get(queue.name), queue, took) : { accepted: 0, done: 0 },
+      waiting: WAITING.reduce((sum, state) => sum + (queue.jobs[state] ?? 0), 0),
+      oldest: queue.oldest_queued_ms ? found.now_ms - queue.oldest_queued_ms : 0,
+      rates: then.has(queue.name) && took ? rates(then.get(queue.name), queue, took) : { accepted: 0, succeeded: 0 },
     })));
     calm.hidden = found.attention.length > 0;
     keyed(attention, found.attention, (one) => `${one.kind} ${one.caller} ${one.name}`, (one) => {
       const link = where(one), text = link ? h("a", { href: link }) : h("span");
       return {
-        element: h(`li.${["clock", "stuck", "doubt", "receiver"].includes(one.kind) ? "warn" : "bad"}`, text),
+        element: h(`li.${["clock", "stuck", "in_doubt", "receiver"].includes(one.kind) ? "warn" : "bad"}`, text),
         update: (now) => put(text, words(now, found.now_ms)),
       };
     });
@@ -148,8 +149,8 @@ export function page({ trouble }) {
 function words(one, now) {
   switch (one.kind) {
     case "failed": return `${plural(one.count, "failed job")} in ${one.name}`;
-    case "doubt": return `${plural(one.count, "job")} of ${one.name} in doubt: settle ${one.count === 1 ? "it" : "them"}`;
-    case "stuck": return `No worker takes the jobs of ${one.name}: ${count(one.count)} ready, the oldest for ${span(now - one.since_ms)}`;
+    case "in_doubt": return `${plural(one.count, "job")} of ${one.name} in doubt: settle ${one.count === 1 ? "it" : "them"}`;
+    case "stuck": return `No worker takes the jobs of ${one.name}: ${count(one.count)} queued, the oldest for ${span(now - one.since_ms)}`;
     case "endpoint": return `Endpoint ${one.name}${one.caller ? ` of ${one.caller}` : ""} has been failing for ${span(now - one.since_ms)}: ${one.said}`;
     case "receiver": return `Calls to ${one.name} have been paused for ${span(now - one.since_ms)} after ${plural(one.count, "failure")}: ${one.said}. ${
       one.until_ms > now ? `Next call in ${span(one.until_ms - now)}` : "Calling it now"}`;
@@ -160,7 +161,7 @@ function words(one, now) {
 }
 
 function where(one) {
-  if (one.kind === "failed" || one.kind === "doubt" || one.kind === "stuck") {
+  if (one.kind === "failed" || one.kind === "in_doubt" || one.kind === "stuck") {
     return `#/queues/${part(one.name)}${one.kind === "stuck" ? "" : "?tab=failed"}`;
   }
   return one.kind === "endpoint" || one.kind === "receiver" ? "#/endpoints" : null;

@@ -1,4 +1,4 @@
-// One queue: what is in it, its dead letters and doubts, its senders and its settings.
+// One queue: what is in it, its failed jobs and those in doubt, its senders and its settings.
 
 import { get, part, post, query as ask, repeat } from "./api.js";
 import { ask as confirm, doing, h, keyed, mark, put, tell } from "./dom.js";
@@ -10,9 +10,9 @@ const TABS = { jobs: "Jobs", failed: "Failed and in doubt", senders: "Senders", 
 
 export function page({ rest: [name], query, trouble }) {
   const path = `v1/queues/${part(name)}`;
-  const figures = ["ready", "leased", "due", "waiting", "parked", "done", "failed", "doubt"];
-  const shownAs = { ready: "Ready", leased: "Running", due: "Later", waiting: "Blocked", parked: "Parked",
-    done: "Done", failed: "Failed", doubt: "In doubt" };
+  const figures = ["queued", "running", "scheduled", "retrying", "succeeded", "failed", "in_doubt"];
+  const shownAs = { queued: "Queued", running: "Running", scheduled: "Scheduled", retrying: "Retrying",
+    succeeded: "Succeeded", failed: "Failed", in_doubt: "In doubt" };
   const values = figures.map(() => h("dd"));
   const oldest = h("dd");
   const paused = h("span.chip.warn", { hidden: true }, "paused");
@@ -32,9 +32,9 @@ export function page({ rest: [name], query, trouble }) {
     figures.forEach((figure, number) => {
       put(values[number], count(found.jobs[figure] ?? 0));
       if (figure === "failed") mark(values[number], "bad", found.jobs.failed);
-      if (figure === "doubt") mark(values[number], "warn", found.jobs.doubt);
+      if (figure === "in_doubt") mark(values[number], "warn", found.jobs.in_doubt);
     });
-    put(oldest, found.oldest_ready_ms ? span(Math.max(Date.now() - found.oldest_ready_ms, 0)) : "–");
+    put(oldest, found.oldest_queued_ms ? span(Math.max(Date.now() - found.oldest_queued_ms, 0)) : "–");
     paused.hidden = !found.settings.paused;
     put(pause, found.settings.paused ? "Resume" : "Pause");
     inner.take?.(found);
@@ -48,7 +48,7 @@ export function page({ rest: [name], query, trouble }) {
     h("p.trail", h("a", { href: "#/queues" }, "Queues")),
     h("div.head", h("h1", { tabindex: "-1" }, name), paused, h("div.row", pause)),
     h("dl.figures", figures.map((figure, number) => h("div", h("dt", shownAs[figure]), values[number])),
-      h("div", h("dt", "Oldest ready"), oldest)),
+      h("div", h("dt", "Oldest queued"), oldest)),
     tabs, inner.element);
   return { title: name, element, stop: () => { live.stop(); inner.stop?.(); } };
 }
@@ -57,7 +57,7 @@ function jobsOf(name) {
   const jobs = jobTable(`Jobs of ${name}`, { queue: false });
   const states = h("select", { id: "state", onchange: () => { before = null; refresh(); } },
     h("option", { value: "" }, "any state"),
-    ["ready", "leased", "due", "waiting", "parked", "done", "failed", "doubt", "cancelled"].map((state) =>
+    ["queued", "running", "scheduled", "retrying", "succeeded", "failed", "in_doubt", "cancelled"].map((state) =>
       h("option", { value: state }, chip(state).textContent)));
   const said = h("p.faint", { role: "status" });
   const more = doing("Older ones", async () => {
@@ -122,13 +122,13 @@ function failedOf(name, path) {
   }
   const tools = h("div.row", h("label", { for: "reason" }, "Reason contains"), why, all, bar, said);
   return { element: h("section", tools, none, list, more), refresh, take: (found) => {
-    total = (found.jobs.failed ?? 0) + (found.jobs.doubt ?? 0);
+    total = (found.jobs.failed ?? 0) + (found.jobs.in_doubt ?? 0);
     tools.hidden = total === 0 && none.hidden === false && bar.hidden;
   } };
 }
 
 function card(job, refresh) {
-  const doubt = job.state === "doubt";
+  const doubt = job.state === "in_doubt";
   const again = doing("Retry", async () => {
     await post(`v1/jobs/${part(job.id)}/retry`);
     tell(`${nameOf(job)} tries again.`);

@@ -30,13 +30,13 @@ function all({ query, trouble }) {
       cell.append(h("a", { href: `#/queues/${part(queue.name)}` }, queue.name), paused);
       return (now) => { paused.hidden = !now.settings.paused; };
     }) },
-    { name: "Ready", kind: "number", show: (q) => count(q.jobs.ready ?? 0) },
-    { name: "Oldest", kind: "number", show: (q) => (q.oldest_ready_ms ? span(Math.max(Date.now() - q.oldest_ready_ms, 0)) : "–") },
-    { name: "Later", kind: "number", show: (q) => count((q.jobs.due ?? 0) + (q.jobs.waiting ?? 0) + (q.jobs.parked ?? 0)) },
-    { name: "Running", kind: "number", show: (q) => count(q.jobs.leased ?? 0) },
-    { name: "Done", kind: "number", show: (q) => count(q.jobs.done ?? 0) },
+    { name: "Queued", kind: "number", show: (q) => count(q.jobs.queued ?? 0) },
+    { name: "Oldest", kind: "number", show: (q) => (q.oldest_queued_ms ? span(Math.max(Date.now() - q.oldest_queued_ms, 0)) : "–") },
+    { name: "Scheduled", kind: "number", show: (q) => count((q.jobs.scheduled ?? 0) + (q.jobs.retrying ?? 0)) },
+    { name: "Running", kind: "number", show: (q) => count(q.jobs.running ?? 0) },
+    { name: "Succeeded", kind: "number", show: (q) => count(q.jobs.succeeded ?? 0) },
     { name: "Failed", kind: "number", update: (cell, q) => mark(put(cell, count(q.jobs.failed ?? 0)), "bad", q.jobs.failed) },
-    { name: "In doubt", kind: "number", update: (cell, q) => mark(put(cell, count(q.jobs.doubt ?? 0)), "warn", q.jobs.doubt) },
+    { name: "In doubt", kind: "number", update: (cell, q) => mark(put(cell, count(q.jobs.in_doubt ?? 0)), "warn", q.jobs.in_doubt) },
   ], (q) => q.name, "No queue has had a message yet.");
   const senders = senderTable();
 

@@ -80,7 +80,7 @@ export function page({ rest: [id], query, trouble }) {
         }, "danger"),
       ];
     }
-    return timer.last && ["failed", "doubt"].includes(timer.last.state)
+    return timer.last && ["failed", "in_doubt"].includes(timer.last.state)
       ? [act("Resend", async () => {
         await post(path("/resend"));
         tell("It is sent again, with the same id.");
@@ -100,7 +100,7 @@ function events(timer) {
     h("p.faint", last.due_ms ? `${span(last.fired_ms - last.due_ms)} after its time; ` : "", "id ",
       h("a", { href: `#/jobs/${part(last.id)}` }, h("code", last.id))))];
   for (const one of last.attempts ?? []) {
-    found.push(h(one.outcome === "done" ? "li.good" : "li.bad",
+    found.push(h(one.outcome === "succeeded" ? "li.good" : "li.bad",
       h("div.row", h("span.strong", `Attempt ${one.attempt}: ${one.outcome}`), h("time.faint", exactly(one.at_ms))), h("p.reason", one.said)));
   }
   if (last.next_attempt_ms) {

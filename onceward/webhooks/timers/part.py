@@ -411,11 +411,11 @@ def _counts(timer: Timer, repeat: Repeat | None, now_ms: int) -> int | None:
 def _status(timer: Timer, job: Job | None) -> Status:
     if timer.state != "fired":
         return timer.state
-    if isinstance(timer.spec.target, Send) or job is None or job.state == "done":
+    if isinstance(timer.spec.target, Send) or job is None or job.stage == "succeeded":
         return "success"  # a job that is known no more has ended well
-    if job.state in ("failed", "doubt"):
+    if job.stage in ("failed", "in_doubt"):
         return "failed"
-    return "cancelled" if job.state == "cancelled" else "firing"
+    return "cancelled" if job.stage == "cancelled" else "firing"
 
 
 def _range(caller: str, prefix: str) -> tuple[str, str]:

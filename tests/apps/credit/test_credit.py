@@ -63,7 +63,7 @@ async def taken_over(apps: Apps, **changes: Any) -> AsyncIterator[tuple[Credit, 
 
 async def settled_by_itself(apps: Apps, world: World, app: App, id_: str) -> None:
     """Wait until the answer to the one request there was is the result of the job."""
-    while (job := await app.job(id_)).state != "done":
+    while (job := await app.job(id_)).state != "succeeded":
         await apps.sleep(1)
     assert (job.result["report"], len(world.pulls)) == ("B1", 1)
 
@@ -85,7 +85,7 @@ async def test_an_application_that_comes_often_is_pulled_for_once(
         assert taken == [["redelivered"] * 2] * 5
         jobs = [(await credit.find(ORGANISATION, opportunity(n))).pulls[0].job for n in (1, 2)]
         for job in jobs:
-            assert (await ended(credit.app, job)).state == "done"
+            assert (await ended(credit.app, job)).state == "succeeded"
         await take(credit, 1)
         while len(world.told) < 6:
             await apps.sleep(1)
@@ -138,7 +138,7 @@ async def test_a_pull_may_last_far_longer_than_its_lease(
     world.pull_s = 120
     async with open_office(bureau_keys=keys) as (_, credit):
         _, job = await pulled(credit)
-        assert (job.state, job.attempt, len(world.pulls)) == ("done", 1, 1)
+        assert (job.state, job.attempt, len(world.pulls)) == ("succeeded", 1, 1)
 
 
 @virtual
@@ -150,7 +150,7 @@ async def test_with_keys_a_pull_that_was_cut_off_is_asked_for_again_under_its_ke
     _, process = await at_work(apps, world, bureau_keys=True)
     process.kill()
     async with taken_over(apps, bureau_keys=True) as (_, id_, job):
-        assert (job.state, job.attempt) == ("done", 2)
+        assert (job.state, job.attempt) == ("succeeded", 2)
         assert world.pulls == [(FIRST, id_)] * 2
 
 
@@ -163,7 +163,7 @@ async def test_without_keys_a_pull_that_was_cut_off_waits_for_a_person(
     _, process = await at_work(apps, world)
     process.kill()
     async with taken_over(apps) as (credit, id_, job):
-        assert job.state == "doubt"
+        assert job.state == "in_doubt"
         await take(credit, 1)
         await apps.sleep(100)
         assert len(world.pulls) == 1, "nothing pulls again by itself"
@@ -173,7 +173,7 @@ async def test_without_keys_a_pull_that_was_cut_off_waits_for_a_person(
             await credit.pull_again(ORGANISATION, FIRST, reason="r", by="ann", key="k")
         # The bureau knows of nothing: so it is pulled now.
         await credit.app.queues.settle(id_, "pull", done=False)
-        assert (await ended(credit.app, id_)).state == "done"
+        assert (await ended(credit.app, id_)).state == "succeeded"
         assert len(world.pulls) == 2
 
 
@@ -190,11 +190,11 @@ async def test_without_keys_a_pull_that_was_cut_off_in_its_last_attempt_waits_fo
     await world.pulling.wait()
     process.kill()
     async with taken_over(apps) as (credit, id_, job):
-        assert (job.state, job.attempt) == ("doubt", 2)
+        assert (job.state, job.attempt) == ("in_doubt", 2)
         with pytest.raises(AlreadyEnded, match="doubt"):
             await credit.pull_again(ORGANISATION, FIRST, reason="r", by="ann", key="k")
         await credit.app.queues.settle(id_, "pull", done=True, result=REPORT)
-        assert (await ended(credit.app, id_)).state == "done"
+        assert (await ended(credit.app, id_)).state == "succeeded"
     assert len(world.pulls) == 2
 
 
@@ -214,7 +214,7 @@ async def test_a_process_that_stops_in_order_leaves_no_pull_in_doubt(
     async with second.app as app:
         for number in (1, 2, 3):
             pull = (await second.find(ORGANISATION, opportunity(number))).pulls[0]
-            assert (await ended(app, pull.job)).state == "done"
+            assert (await ended(app, pull.job)).state == "succeeded"
     assert len(world.pulls) == 3
     assert apps.problems == []
 
@@ -229,7 +229,7 @@ async def test_an_answer_that_comes_after_its_lease_settles_what_is_in_doubt(
     slow, process = await at_work(apps, world)
     process.pause()
     async with taken_over(apps) as (credit, id_, job):
-        assert job.state == "doubt"
+        assert job.state == "in_doubt"
         process.resume()
         await settled_by_itself(apps, world, credit.app, id_)
         await process.spawn(slow.app.stop())
@@ -256,7 +256,7 @@ async def test_a_worker_that_stood_still_before_it_could_ask_leaves_no_doubt(
     await take(slow, 1)
     await still.wait()
     async with taken_over(apps) as (credit, id_, job):
-        assert job.state == "doubt"
+        assert job.state == "in_doubt"
         assert world.pulls == []
         process.resume()
         await settled_by_itself(apps, world, credit.app, id_)
@@ -274,9 +274,9 @@ async def test_an_answer_settles_the_doubt_also_if_storage_is_away_when_it_comes
     apps.engines[0].cut_off_code = code
     apps.engines[0].cut_off = True
     async with taken_over(apps) as (credit, id_, job):
-        assert job.state == "doubt"
+        assert job.state == "in_doubt"
         await apps.sleep(100)
-        assert (await credit.app.job(id_)).state == "doubt"
+        assert (await credit.app.job(id_)).state == "in_doubt"
         apps.engines[0].cut_off = False
         await settled_by_itself(apps, world, credit.app, id_)
         await process.spawn(slow.app.stop())
@@ -293,11 +293,11 @@ async def test_a_late_answer_that_says_nothing_leaves_it_to_a_person(
     slow, process = await at_work(apps, world)
     process.pause()
     async with taken_over(apps) as (credit, id_, job):
-        assert job.state == "doubt"
+        assert job.state == "in_doubt"
         process.resume()
         await apps.sleep(200)
         # The bureau said that it did nothing: so it may be asked again.
-        state, pulls = ("done", 2) if late == "refused" else ("doubt", 1)
+        state, pulls = ("succeeded", 2) if late == "refused" else ("in_doubt", 1)
         assert ((await credit.app.job(id_)).state, len(world.pulls)) == (state, pulls)
         await process.spawn(slow.app.stop())
 
@@ -312,7 +312,7 @@ async def test_a_late_answer_says_nothing_of_a_later_attempt(patched: pytest.Mon
     second = make(apps)
     other = await apps.start(second.app)
     async with taken_over(apps, work=False) as (observer, id_, job):
-        assert job.state == "doubt"
+        assert job.state == "in_doubt"
         # Somebody says too early that nothing was pulled; and who pulls now dies over it.
         world.pulling.clear()
         await observer.app.queues.settle(id_, "pull", done=False)
@@ -321,7 +321,7 @@ async def test_a_late_answer_says_nothing_of_a_later_attempt(patched: pytest.Mon
         process.resume()
         await apps.sleep(200)
         # That the first request did nothing is known by now; of the second nobody knows.
-        assert ((await observer.app.job(id_)).state, len(world.pulls)) == ("doubt", 2)
+        assert ((await observer.app.job(id_)).state, len(world.pulls)) == ("in_doubt", 2)
         await process.spawn(slow.app.stop())
 
 
@@ -334,7 +334,7 @@ async def test_a_bureau_that_refuses_is_asked_again(
     world.errors = [NotDone("503"), NotDone("429")]
     async with open_office(bureau_keys=keys) as (_, credit):
         _, job = await pulled(credit)
-        assert (job.state, job.attempt, len(world.pulls)) == ("done", 3, 3)
+        assert (job.state, job.attempt, len(world.pulls)) == ("succeeded", 3, 3)
         assert len(world.reports) == 1
 
 
@@ -347,7 +347,7 @@ async def test_an_error_that_may_hide_a_pull_is_in_doubt_or_repeated_under_its_k
     world.errors = [Retry("the bureau answered 500"), TimeoutError("no answer")]
     async with open_office(bureau_keys=keys) as (_, credit):
         _, job = await pulled(credit)
-        assert (job.state, len(world.pulls)) == (("done", 3) if keys else ("doubt", 1))
+        assert (job.state, len(world.pulls)) == (("succeeded", 3) if keys else ("in_doubt", 1))
         assert len({key for _, key in world.pulls}) == 1
 
 
@@ -367,7 +367,7 @@ async def test_a_bureau_that_refuses_for_good_is_not_asked_again(
         # On purpose it may be asked again.
         await credit.pull_again(ORGANISATION, FIRST, reason="it was a typo", by="ann", key="k")
         again = (await credit.find(ORGANISATION, FIRST)).pulls[1]
-        assert (await ended(credit.app, again.job)).state == "done"
+        assert (await ended(credit.app, again.job)).state == "succeeded"
 
 
 @virtual
@@ -393,7 +393,7 @@ async def test_keys_and_decisions_are_known_for_ever(patched: pytest.MonkeyPatch
     World(patched)
     async with open_office() as (apps, credit):
         pull, job = await pulled(credit)
-        assert job.state == "done"
+        assert job.state == "succeeded"
         kept = {
             key: record.expires_at_ms
             for key, record in [*apps.own.items(), *apps.records.items()]

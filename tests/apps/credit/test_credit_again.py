@@ -45,7 +45,7 @@ async def test_fresher_fields_are_recorded_and_not_acted_on(patched: pytest.Monk
         assert application.fields["Name"] == "Applicant 1"
         assert [d.fields for d in application.differences] == [{"Name": "Another"}]
         job = await ended(credit.app, application.pulls[0].job)
-        assert (job.state, job.body["fields"]["Name"]) == ("done", "Applicant 1")
+        assert (job.state, job.body["fields"]["Name"]) == ("succeeded", "Applicant 1")
     assert len(world.pulls) == 1
 
 
@@ -63,7 +63,7 @@ async def test_fresher_fields_are_acknowledged_however_long_and_lose_no_neighbou
             repeats = await credit.accept(message)
             assert repeats == [["first"], ["fresher"], ["fresher"], ["fresher", "first"]][number]
         pull = (await credit.find(ORGANISATION, FIRST)).pulls[0]
-        assert (await ended(credit.app, pull.job)).state == "done"
+        assert (await ended(credit.app, pull.job)).state == "succeeded"
         assert (await credit.find(ORGANISATION, FIRST)).pulls[0].report
         assert (await credit.find(ORGANISATION, opportunity(2))).pulls
 
@@ -135,7 +135,7 @@ async def test_a_failed_pull_is_given_up_when_another_one_is_asked_for_in_its_pl
         first = (await credit.find(ORGANISATION, FIRST)).pulls[0]
         assert (await ended(credit.app, first.job)).state == "failed"
         again = await credit.pull_again(ORGANISATION, FIRST, reason="a typo", by="ann", key="k")
-        assert (await ended(credit.app, again.job)).state == "done"
+        assert (await ended(credit.app, again.job)).state == "succeeded"
         # Who retries all failed pulls means others.
         assert await credit.app.queues.redrive(PULLS) == 0
         with pytest.raises(NotFailed):
@@ -159,7 +159,7 @@ async def test_what_cannot_be_pulled_again_is_refused(patched: pytest.MonkeyPatc
         for reason in ("", "  ", "x" * 1_001):
             with pytest.raises(BadInput, match="a reason has"):
                 await credit.pull_again(ORGANISATION, FIRST, reason=reason, by="ann", key="k")
-        with pytest.raises(AlreadyEnded, match="leased"):
+        with pytest.raises(AlreadyEnded, match="running"):
             await credit.pull_again(ORGANISATION, FIRST, reason="r", by="ann", key="k")
         assert len((await credit.find(ORGANISATION, FIRST)).pulls) == 1
     assert len(world.pulls) == 1
@@ -178,7 +178,7 @@ async def test_a_record_that_is_full_refuses_one_more_pull_and_keeps_the_others(
         async def pull_until_refused() -> None:
             for number in range(1_000):
                 last = (await credit.find(ORGANISATION, FIRST)).pulls[-1]
-                assert (await ended(credit.app, last.job)).state == "done"
+                assert (await ended(credit.app, last.job)).state == "succeeded"
                 asked = {"reason": "\0" * 1_000, "by": "ann" * 1_000, "key": f"{number}"}
                 await credit.pull_again(ORGANISATION, FIRST, **asked)
 
@@ -225,13 +225,13 @@ async def test_a_report_that_was_entered_wrongly_can_be_corrected(
     async with open_office() as (_, credit):
         await take(credit, 1)
         id_ = (await credit.find(ORGANISATION, FIRST)).pulls[0].job
-        assert (await ended(credit.app, id_)).state == "doubt"
+        assert (await ended(credit.app, id_)).state == "in_doubt"
         await credit.app.queues.settle(id_, "pull", done=True, result=wrong)
         job = await ended(credit.app, id_)
-        assert (job.state, job.attempt) == ("doubt", 1)
+        assert (job.state, job.attempt) == ("in_doubt", 1)
         assert "settled anew: what was said to be its report is none" in job.reason
         await credit.app.queues.retry(id_)
-        assert (await ended(credit.app, id_)).state == "doubt"
+        assert (await ended(credit.app, id_)).state == "in_doubt"
         await credit.app.queues.settle(id_, "pull", done=True, result=REPORT)
         assert (await ended(credit.app, id_)).result["report"] == "B7"
     assert len(world.pulls) == 1

@@ -43,7 +43,7 @@ async def test_the_function_gets_the_report_and_the_fields(
     credit = Credit(SETTINGS, apps.make(), decide=decide)
     async with credit.app:
         job = await pulled(credit)
-        assert (job.state, job.result["outcome"]) == ("done", "review")
+        assert (job.state, job.result["outcome"]) == ("succeeded", "review")
         [(report, fields)] = got
         assert (report.number, fields["Name"]) == ("B1", "Applicant 1")
         pull = (await credit.find(ORGANISATION, FIRST)).pulls[0]
@@ -71,7 +71,7 @@ async def test_a_function_that_fails_is_called_again_and_nothing_is_pulled_again
     credit = Credit(SETTINGS, apps.make(), decide=decide)
     async with credit.app:
         job = await pulled(credit)
-        assert (job.state, job.attempt, len(world.pulls)) == ("done", 3, 1)
+        assert (job.state, job.attempt, len(world.pulls)) == ("succeeded", 3, 1)
 
 
 @pytest.mark.parametrize(
@@ -94,4 +94,4 @@ async def test_what_is_no_decision_fails_the_pull_with_the_reason(
         id_ = (await credit.find(ORGANISATION, FIRST)).pulls[0].job
         await credit.app.queues.retry(id_)
         job = await ended(credit.app, id_)
-        assert (job.state, job.result["outcome"], len(world.pulls)) == ("done", "approved", 1)
+        assert (job.state, job.result["outcome"], len(world.pulls)) == ("succeeded", "approved", 1)

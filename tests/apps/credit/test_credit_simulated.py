@@ -103,16 +103,16 @@ class Storm(Handlers):
 
     def _judge_job(self, id_: str, job: Any, pulled: Any, told: Any) -> None:
         if job["queue"] in (RESULTS, NOTICES):
-            if job["state"] != "done":
+            if job["state"] != "succeeded":
                 violated("not told", f"{id_} is {job['state']}")
             return
-        if job["state"] == "doubt" and not self.keys:
+        if job["state"] == "in_doubt" and not self.keys:
             if (id_, STATUS) not in told:
                 violated("doubt not told", id_)
             if pulled[job["body"]["opportunity"]]:
                 self._judge_doubt(id_, job)
             return
-        if job["state"] != "done":
+        if job["state"] != "succeeded":
             violated("not decided", f"{id_} is {job['state']}: {job.get('reason')}")
         if not pulled[job["body"]["opportunity"]]:
             violated("not pulled", id_)

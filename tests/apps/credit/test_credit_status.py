@@ -88,7 +88,7 @@ async def test_a_pull_in_doubt_is_reported_and_redriving_tells_what_happened(
         # Nobody was cut off: the reason stays what it was, and is not reported twice.
         await credit.app.queues.retry(id_)
         job = await ended(credit.app, id_)
-        assert (job.state, job.reason, len(world.pulls)) == ("doubt", reason, 1)
+        assert (job.state, job.reason, len(world.pulls)) == ("in_doubt", reason, 1)
         await until_told(apps, world, 1)
 
 
@@ -110,7 +110,7 @@ async def test_a_settlement_has_who_when_and_why(monkeypatch: pytest.MonkeyPatch
         settled_ms = apps.clock.now_ms()
         await credit.settle(*place, done=True, report=REPORT, by="key:bob", reason="ticket 7")
         job = await ended(credit.app, id_)
-        assert (job.state, job.result["report"]) == ("done", "B7")
+        assert (job.state, job.result["report"]) == ("succeeded", "B7")
         assert [(one.step, one.done, one.by, one.reason) for one in job.settled] == [
             (STEP, False, "key:ann", "the office has no record"),
             (STEP, True, "key:bob", "ticket 7"),
@@ -144,9 +144,9 @@ async def test_a_notice_that_comes_late_reports_nothing(monkeypatch: pytest.Monk
         await credit.app.queues.pause(NOTICES)
         await take(credit, 1)
         id_ = await last_job(credit)
-        assert (await ended(credit.app, id_)).state == "doubt"
+        assert (await ended(credit.app, id_)).state == "in_doubt"
         await credit.settle(ORGANISATION, FIRST, done=True, report=REPORT, by="ann", reason="r")
-        assert (await ended(credit.app, id_)).state == "done"
+        assert (await ended(credit.app, id_)).state == "succeeded"
         await credit.app.queues.resume(NOTICES)
         await until_told(apps, world, 3)
         assert [kind for kind, _ in told(world)] == ["decision", "tradelines", "verification"]

@@ -196,7 +196,7 @@ def test_a_case_in_doubt_is_settled_by_a_person(server: ServerProcess) -> None:
     assert post(server, envelope(number)) == (200, ACK)
     place = f"/credit/applications/{ORGANISATION}/{opportunity(number)}"
     id_, state = _ended(server, place)
-    assert state == "doubt"
+    assert state == "in_doubt"
     shown = command.said("dead", "credit")
     assert id_ in shown
     assert "may or may not have been done" in shown.replace("\n", " ").replace("  ", " ")
@@ -204,7 +204,7 @@ def test_a_case_in_doubt_is_settled_by_a_person(server: ServerProcess) -> None:
     # To redrive it settles nothing, and that is what the command reports.
     said = command.said("dead", "credit", "--redrive")
     assert said.startswith("1 job redriven\n1 of them had a step in doubt")
-    assert _ended(server, place) == (id_, "doubt")
+    assert _ended(server, place) == (id_, "in_doubt")
     shown = credit.said("show", ORGANISATION, opportunity(number))
     assert "the bureau answered 500" in " ".join(shown.split())
     [status] = [one for one in World.results if one["opportunity"] == opportunity(number)]
@@ -216,7 +216,7 @@ def test_a_case_in_doubt_is_settled_by_a_person(server: ServerProcess) -> None:
     assert "this is not a report" in line
     said = credit.said(*settle, "--done", REPORT.decode())
     assert said == f"Settled {id_} as made: ticket 7\n"
-    assert _ended(server, place) == (id_, "done")
+    assert _ended(server, place) == (id_, "succeeded")
     assert World.pulls.count(opportunity(number)) == 1
     assert command.said("dead", "credit") == "credit has no dead letters\n"
     shown = credit.said("show", ORGANISATION, opportunity(number))
@@ -237,12 +237,12 @@ def test_a_case_in_doubt_is_settled_by_a_person(server: ServerProcess) -> None:
     assert "asked for" in credit.said(*again, "--key", "ticket-9")
     assert credit.json(*again, "--key", "ticket-9")["reason"] == "wrong address"
     second, state = _ended(server, place, pulls=2)
-    assert (second != id_, state) == (True, "done")
+    assert (second != id_, state) == (True, "succeeded")
     assert World.pulls.count(opportunity(number)) == 2
     shown = credit.said("show", ORGANISATION, opportunity(number))
     assert "wrong address" in shown
     found = credit.json("show", ORGANISATION, opportunity(number))
-    assert found["states"] == ["done", "done"]
+    assert found["states"] == ["succeeded", "succeeded"]
     line, code = credit.refused("show", ORGANISATION, opportunity(9))
     assert (line.endswith("[no_such_job]"), code) == (True, 2)
 

@@ -76,7 +76,7 @@ async def test_a_message_is_acknowledged_and_durable(patched: pytest.MonkeyPatch
         assert len([key for key in stored(apps) if key[0].startswith("inbox#")]) == 1
         shown = await caller.ok("GET", PLACE)
         assert shown["application"]["fields"]["Name"] == "Applicant 1"
-        assert shown["states"] == ["ready"]
+        assert shown["states"] == ["queued"]
         metrics = (await caller("GET", "/metrics")).body.decode()
         for why, count in (("first", 1), ("redelivered", 2)):
             labels = f'organisation="{ORGANISATION}",why="{why}"'
@@ -178,7 +178,7 @@ async def test_the_session_is_neither_stored_nor_logged(
         assert is_ack(await post(caller, GOOD))
         await post(caller, GOOD[:-20])
         await post(caller, envelope(organisation="00D000000000002EAA"))
-        assert (await caller.ok("GET", PLACE))["states"] == ["ready"]
+        assert (await caller.ok("GET", PLACE))["states"] == ["queued"]
         assert all(SESSION.encode() not in record.value for record in apps.records.values())
         assert "refused" in caplog.text
         assert SESSION not in caplog.text
@@ -272,7 +272,7 @@ async def test_a_second_pull_is_asked_for_with_a_reason(patched: pytest.MonkeyPa
         for caller, status in ((nobody, 401), (bob, 403)):
             assert (await caller("GET", PLACE)).status == status
             assert (await caller("POST", path, why, headers=key)).status == status
-        while (await ann.ok("GET", PLACE))["states"] != ["done"]:
+        while (await ann.ok("GET", PLACE))["states"] != ["succeeded"]:
             await apps.sleep(1)
         for body, headers, verdict in (
             (why, [], (422, "missing_key")),
@@ -286,7 +286,7 @@ async def test_a_second_pull_is_asked_for_with_a_reason(patched: pytest.MonkeyPa
         asked = [await ann.ok("POST", path, why, headers=key) for _ in range(3)]
         assert asked[0] == asked[1] == asked[2]
         assert (asked[0]["by"], asked[0]["reason"]) == ("key:ann", "the address was wrong")
-        while (await ann.ok("GET", PLACE))["states"] != ["done", "done"]:
+        while (await ann.ok("GET", PLACE))["states"] != ["succeeded", "succeeded"]:
             await apps.sleep(1)
         pulls = (await ann.ok("GET", PLACE))["application"]["pulls"]
         assert [pull.get("by") for pull in pulls] == [None, "key:ann"]

@@ -35,7 +35,7 @@ async def test_an_order_that_comes_ten_times_is_one_parcel() -> None:
         receipts = await asyncio.gather(*sent, app.send(ORDERS, "no order at all", key="odd"))
         assert len({receipt.id for receipt in receipts}) == 2
         done = [await app.wait(receipts[at].id) for at in (0, -1)]
-        assert [job.state for job in done] == ["done", "done"]
+        assert [job.state for job in done] == ["succeeded", "succeeded"]
         assert done[0].result["order"] == "o-1"
         parcels = await app.claim(PARCELS, "worker", lease_s=1.0, max=10)
         assert {(parcel.id, parcel.body["order"]) for parcel in parcels} == {

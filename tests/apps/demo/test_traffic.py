@@ -61,16 +61,19 @@ async def test_what_the_server_does_not_know_or_has_given_up_is_lost() -> None:
     lost = {
         "forgotten": {},
         "given up": {"given up": "failed"},
-        "without a parcel": {"without a parcel": "done"},
+        "without a parcel": {"without a parcel": "succeeded"},
         "its parcel given up": {
-            "its parcel given up": "done",
+            "its parcel given up": "succeeded",
             "its parcel given up parcel": "failed",
         },
-        "said to be brought": {"said to be brought": "done", "said to be brought parcel": "done"},
+        "said to be brought": {
+            "said to be brought": "succeeded",
+            "said to be brought parcel": "succeeded",
+        },
     }
     under_way = {
-        "ready": {"ready": "ready"},
-        "with a worker": {"with a worker": "done", "with a worker parcel": "leased"},
+        "queued": {"queued": "queued"},
+        "with a worker": {"with a worker": "succeeded", "with a worker parcel": "running"},
         "not answered for": {"not answered for": "away"},
     }
     known = {

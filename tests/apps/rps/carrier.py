@@ -6,6 +6,7 @@ from typing import Any, ClassVar
 
 from apps.rps.game import Game
 from apps.rps.provider import Provider, Reply
+from onceward.api.jobs import ENDED
 from onceward.app import App
 from onceward.errors import NotDone
 from tests.work.apps import Apps
@@ -56,7 +57,7 @@ class Table:
         before = len(self.carrier.sent)
         receipt = await self.game.accept("carrier", id_, NUMBERS.get(name, name), text)
         job = await self.app.wait(receipt.id, 600)
-        assert job.state == "done", job.reason
+        assert job.state == "succeeded", job.reason
         await self.settle()
         heard: dict[str, list[str]] = {}
         for _, reply in self.carrier.sent[before:]:
@@ -70,8 +71,8 @@ class Table:
 
     async def _busy(self, tx: Any) -> bool:
         rows = [row for slot in range(4) for row in await tx.scan(f"job#{slot:04d}")]
-        states = [row.value["state"] for row in rows if row.key[1].endswith("#job")]
-        return any(state not in ("done", "failed", "doubt", "cancelled") for state in states)
+        stages = [row.value["stage"] for row in rows if row.key[1].endswith("#job")]
+        return any(stage not in ENDED for stage in stages)
 
     async def play(self, *lines: str) -> dict[str, list[str]]:
         """Texts such as `Ann: throw rock Bob`; returns what comes of the last."""

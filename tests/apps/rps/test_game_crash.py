@@ -95,7 +95,7 @@ class Crashing:
         delivered: Counter[int] = Counter()
         for number in range(len(TEXTS)):
             pause_s = 0.1
-            while await self.deliver(number) != "done":
+            while await self.deliver(number) != "succeeded":
                 delivered[number] += 1
                 again = shuffle.randrange(number + 1)
                 await self.deliver(again)
@@ -106,7 +106,7 @@ class Crashing:
         shuffle.shuffle(late)
         for number in late:
             await self.deliver(number)
-        while any(job["state"] not in ("done", "doubt") for job in self.jobs.values()):
+        while any(job["stage"] not in ("succeeded", "in_doubt") for job in self.jobs.values()):
             await self.clock.sleep(1)
 
     @property
@@ -192,7 +192,7 @@ def test_after_a_crash_at_any_commit_all_is_as_without(fault: Fault, soak: bool)
         replies = replies_of(world)
         wanted_ids = sorted(id_ for id_, job in replies.items() if not is_refused(job))
         assert sorted(sent_ids(carrier)) == wanted_ids, f"crash {at}: each once, by its id"
-        assert {job["state"] for job in replies.values()} == {"done"}
+        assert {job["stage"] for job in replies.values()} == {"succeeded"}
 
 
 @pytest.mark.simulate
@@ -203,9 +203,9 @@ def test_where_nobody_can_be_asked_only_what_a_crash_cut_off_is_in_doubt() -> No
         carrier = Silent()
         world = play(carrier, at, Fault.CRASH_BEFORE)
         assert world.outcome() == wanted, at
-        states = Counter(job["state"] for job in replies_of(world).values())
-        assert states["done"] + states["doubt"] == 10
-        assert states["doubt"] <= 2, "both replies of a text are sent at once"
+        stages = Counter(job["stage"] for job in replies_of(world).values())
+        assert stages["succeeded"] + stages["in_doubt"] == 10
+        assert stages["in_doubt"] <= 2, "both replies of a text are sent at once"
         assert max(Counter(sent_ids(carrier)).values()) == 1, "never sent blindly again"
-        doubts += states["doubt"]
+        doubts += stages["in_doubt"]
     assert doubts, "some crash was between the sending and its record"

@@ -71,7 +71,7 @@ async def test_two_who_throw_at_the_same_instant_a_thousand_times_finish_a_thous
                 game.game.accept("carrier", f"b{number}", NUMBERS["Bob"], "t s Ann"),
             )
             for receipt in receipts:
-                assert (await game.app.wait(receipt.id)).state == "done"
+                assert (await game.app.wait(receipt.id)).state == "succeeded"
         apps.engines[0].latency_s = 0.0
         assert decided >= 2_900, "in nearly all games one has to look again"
         ids = await ids_of(game)
@@ -85,7 +85,7 @@ async def test_two_who_throw_at_the_same_instant_a_thousand_times_finish_a_thous
 
 async def count_replies(tx: Any) -> int:
     rows = [row for slot in range(4) for row in await tx.scan(f"job#{slot:04d}", limit=10_000)]
-    queues = [row.value["queue"] for row in rows if row.value.get("state") in ("ready", "waiting")]
+    queues = [row.value["queue"] for row in rows if row.value.get("stage") in ("ready", "blocked")]
     return queues.count(outbox_of("carrier"))
 
 
@@ -141,7 +141,7 @@ async def test_a_worker_that_is_killed_before_its_cleanup_leaves_nothing_locked(
         assert await table.deliver("bob", "Bob", "games") is not None
         receipt = await game.accept("carrier", "throw", NUMBERS["Ann"], "throw rock Bob")
         assert receipt.duplicate
-        assert (await app.wait(receipt.id, 60)).state == "done"
+        assert (await app.wait(receipt.id, 60)).state == "succeeded"
         await table.settle()
         heard = await table.deliver("back", "Bob", "throw paper Ann")
         assert heard["Ann"] == [words.loss("rock", "paper", "Bob")]
@@ -159,7 +159,9 @@ async def test_a_late_worker_can_do_nothing_to_who_came_after_it(
     async with app:
         table = Table(app, game, carrier)
         receipt = await game.accept("carrier", "throw", NUMBERS["Ann"], "throw rock Bob")
-        assert (await app.wait(receipt.id, 60)).state == "done", "its lease ran out, and counted"
+        assert (await app.wait(receipt.id, 60)).state == "succeeded", (
+            "its lease ran out, and counted"
+        )
         await table.settle()
         await table.deliver("back", "Bob", "throw paper Ann")
         before = len(carrier.sent)
@@ -192,15 +194,15 @@ async def test_a_poison_text_holds_up_nobody_else_and_its_sender_only_for_a_whil
         poison = await game.game.accept("carrier", "poison", NUMBERS["Ann"], "poison")
         behind = await game.game.accept("carrier", "behind", NUMBERS["Ann"], "t r Bob")
         other = await game.game.accept("carrier", "other", NUMBERS["Bob"], "games")
-        assert (await game.app.wait(other.id, 1)).state == "done"
+        assert (await game.app.wait(other.id, 1)).state == "succeeded"
         assert (await game.app.job(poison.id)).state != "failed"
-        assert (await game.app.wait(behind.id, 60)).state == "done", "not before the poison"
+        assert (await game.app.wait(behind.id, 60)).state == "succeeded", "not before the poison"
         assert (await game.app.job(poison.id)).state == "failed"
         [letter] = await game.app.queues.failed(TEXTS)
         assert "a bug in the rules" in letter.job.reason
         monkeypatch.setattr(rules, "read", lambda text: read("help"))
         await game.app.queues.retry(poison.id)
-        assert (await game.app.wait(poison.id, 60)).state == "done"
+        assert (await game.app.wait(poison.id, 60)).state == "succeeded"
 
 
 @virtual
@@ -253,7 +255,7 @@ async def test_a_game_with_one_who_left_is_over_before_it_is_cleared_away() -> N
         texts = ("quit", "start", "nick Bob")
         for number, text in enumerate(texts):
             receipt = await game.game.accept("carrier", f"bob-{number}", NUMBERS["Bob"], text)
-            assert (await game.app.wait(receipt.id)).state == "done"
+            assert (await game.app.wait(receipt.id)).state == "succeeded"
         for name in ("Ann", "Cid", "Bob"):
             receipt = await game.game.accept("carrier", f"look-{name}", NUMBERS[name], "games")
             await game.app.wait(receipt.id)

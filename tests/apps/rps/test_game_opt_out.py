@@ -86,7 +86,7 @@ async def test_replies_that_still_wait_are_dropped_and_the_confirmation_is_sent(
         heard = [reply.text for _, reply in game.carrier.sent[before:] if reply.to == ANN]
         assert heard == [words.OPTED_OUT]
         [confirmation] = job.result["replies"]
-        assert (await game.app.wait(confirmation["id"])).state == "done"
+        assert (await game.app.wait(confirmation["id"])).state == "succeeded"
 
 
 @virtual
@@ -98,7 +98,7 @@ async def test_the_web_page_has_no_carrier_and_no_opt_out() -> None:
         for number, text in enumerate(("nick Ann", "stop", "nick Ann", "start")):
             receipt = await game.accept("web", f"text-{number}", "ann", text)
             [reply] = (await app.wait(receipt.id)).result["replies"]
-            assert (await app.wait(reply["id"])).state == "done"
+            assert (await app.wait(reply["id"])).state == "succeeded"
         assert apps.value(("rps-player", "@ann"))["nick"] == "Ann"
 
 
@@ -184,7 +184,7 @@ async def test_a_refusal_for_that_reason_is_final_and_opts_out(
         before = len(double.requests)
         double.answers = [answer]
         [refused] = await replies_to(app, game, "1", ANN, "help")
-        assert (refused.state, refused.attempt, refused.result["refused"]) == ("done", 1, code)
+        assert (refused.state, refused.attempt, refused.result["refused"]) == ("succeeded", 1, code)
         assert refused.result["opted_out"] is True
         # As if Ann had said it: she is gone, Bob hears of it, and nothing more is sent to her.
         while len(double.requests) == before + 1:
@@ -193,7 +193,7 @@ async def test_a_refusal_for_that_reason_is_final_and_opts_out(
         assert {BOB, words.they_left("Ann")} < set(told.values())
         assert await replies_to(app, game, "2", ANN, "help") == []
         [back] = await replies_to(app, game, "3", ANN, "start")
-        assert (back.state, back.result.get("refused")) == ("done", None)
+        assert (back.state, back.result.get("refused")) == ("succeeded", None)
 
 
 async def test_other_refusals_opt_nobody_out(monkeypatch: pytest.MonkeyPatch) -> None:

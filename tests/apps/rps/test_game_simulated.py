@@ -97,7 +97,7 @@ def ended_in_order(history: History, jobs: dict[str, Any]) -> list[tuple[str, st
             id_ = write.key[1].removesuffix("#job")
             if id_ in jobs and jobs[id_]["queue"] in (TEXTS, FAREWELLS) and id_ not in found:
                 value = msgspec.json.decode(getattr(write, "value", b"null"))
-                if write.key[1].endswith("#job") and value and value["state"] == "done":
+                if write.key[1].endswith("#job") and value and value["stage"] == "succeeded":
                     found[id_] = jobs[id_]["queue"]
     return list(found.items())
 
@@ -142,7 +142,7 @@ def judge_replies(outcome: Outcome) -> None:
     named = [
         reply["id"]
         for job in outcome.jobs.values()
-        if job["queue"] in (TEXTS, FAREWELLS) and job["state"] == "done"
+        if job["queue"] in (TEXTS, FAREWELLS) and job["state"] == "succeeded"
         for reply in job["result"]["replies"]
     ]
     replies = {id_ for id_, job in outcome.jobs.items() if job["queue"] == "rps-replies-distant"}
@@ -150,11 +150,11 @@ def judge_replies(outcome: Outcome) -> None:
         violated("reply ids", f"{sorted(named)}, not {sorted(replies)}")
     for id_ in replies:
         state = outcome.jobs[id_]["state"]
-        unsent = state == "done" and not sent[id_] and not is_refused(outcome.jobs[id_])
-        if sent[id_] > 1 or state not in ("done", "doubt") or unsent:
+        unsent = state == "succeeded" and not sent[id_] and not is_refused(outcome.jobs[id_])
+        if sent[id_] > 1 or state not in ("succeeded", "in_doubt") or unsent:
             violated("sent", f"{id_} is {state}, and was sent {sent[id_]} times")
     for id_, job in outcome.jobs.items():
-        if job["queue"] == TEXTS and job["state"] != "done":
+        if job["queue"] == TEXTS and job["state"] != "succeeded":
             violated("text not done", f"{id_}: {job}")
 
 

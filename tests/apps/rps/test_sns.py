@@ -301,16 +301,16 @@ async def test_what_sns_answers_decides_what_becomes_of_a_reply() -> None:
             await app.queues.configure("rps-replies-sns", retry_first_s=0.001, retry_max_s=0.001)
             sns.answers = [sns_error(400, "Throttled"), sns_error(403, "InvalidClientTokenId")]
             job = await reply_to(app, game, "again")
-            assert (job.state, job.attempt) == ("done", 3)
+            assert (job.state, job.attempt) == ("succeeded", 3)
             sns.answers = [sns_error(400, "OptedOut")]
             job = await reply_to(app, game, "opted out")
-            assert (job.state, job.attempt, job.result["refused"]) == ("done", 1, "OptedOut")
+            assert (job.state, job.attempt, job.result["refused"]) == ("succeeded", 1, "OptedOut")
             await reply_to(app, game, "back", "start")
             for answer in (sns_error(500, "InternalError"), hang_up):
                 sns.answers = [answer]
                 before = len(sns.requests)
                 job = await reply_to(app, game, f"doubt {answer}")
-                assert (job.state, len(sns.requests) - before) == ("doubt", 1)
+                assert (job.state, len(sns.requests) - before) == ("in_doubt", 1)
             [first, _] = await app.queues.failed("rps-replies-sns")
             await app.queues.settle(first.id, "call", done=True, result={"id": "seen on a phone"})
             assert (await app.wait(first.id)).result == {"id": "seen on a phone"}

@@ -50,7 +50,7 @@ async def reply_to(app: App, game: Game, id_: str, text: str = "help") -> Any:
 async def test_a_reply_is_sent_by_the_rest_api(monkeypatch: pytest.MonkeyPatch) -> None:
     async with playing(monkeypatch) as (twilio, app, game):
         job = await reply_to(app, game, "1", "nick Zoë")
-        assert (job.state, job.result) == ("done", {"sid": twilio.messages[0]["sid"]})
+        assert (job.state, job.result) == ("succeeded", {"sid": twilio.messages[0]["sid"]})
         [message] = twilio.messages
         assert (message["to"], message["from"]) == ("+12025550101", "+12025550100")
         assert message["body"] == words.welcome("Zoë")
@@ -61,7 +61,7 @@ async def test_a_reply_that_is_refused_is_final(monkeypatch: pytest.MonkeyPatch,
     async with playing(monkeypatch) as (twilio, app, game):
         twilio.answers = [error(400, code)]
         job = await reply_to(app, game, "1")
-        assert (job.state, job.attempt, job.result["refused"]) == ("done", 1, code)
+        assert (job.state, job.attempt, job.result["refused"]) == ("succeeded", 1, code)
         assert len(twilio.requests) == 1
         assert (await reply_to(app, game, "2", "start")).result.keys() == {"sid"}, "others are sent"
 
@@ -74,7 +74,7 @@ async def test_a_reply_that_was_not_taken_is_sent_again(monkeypatch: pytest.Monk
             error(401, 20003),
         ]
         job = await reply_to(app, game, "1")
-        assert (job.state, job.attempt, len(twilio.messages)) == ("done", 4, 1)
+        assert (job.state, job.attempt, len(twilio.messages)) == ("succeeded", 4, 1)
         assert [method for method, *_ in twilio.requests] == ["POST"] * 4, "nobody had to ask"
         assert "20429" in job.history[0].reason
 
@@ -90,7 +90,7 @@ async def test_a_reply_without_an_answer_is_settled_by_asking(
         twilio.messages.insert(0, old)
         twilio.answers = [twilio.keep_and_hang_up if kept else hang_up]
         job = await reply_to(app, game, "1")
-        assert (job.state, job.attempt) == ("done", 1 if kept else 2)
+        assert (job.state, job.attempt) == ("succeeded", 1 if kept else 2)
         assert len(twilio.messages) == 3, "never twice, and never lost"
         assert job.result["sid"] == twilio.messages[-1]["sid"]
         assert job.result.get("settled", False) is kept
@@ -102,12 +102,12 @@ async def test_a_reply_that_nobody_can_tell_of_is_in_doubt(monkeypatch: pytest.M
     async with playing(monkeypatch) as (twilio, app, game):
         twilio.answers = [error(500, 20500)] * (1 + limits.SETTLE_ASKS)
         job = await reply_to(app, game, "1")
-        assert job.state == "doubt"
+        assert job.state == "in_doubt"
         assert "could not be found out" in job.reason
         assert twilio.messages == []
         [letter] = await app.queues.failed("rps-replies-twilio")
         await app.queues.settle(letter.id, "call", done=False)
-        assert (await app.wait(letter.id, 30)).state == "done"
+        assert (await app.wait(letter.id, 30)).state == "succeeded"
         assert len(twilio.messages) == 1
 
 
@@ -119,7 +119,7 @@ async def test_one_question_in_vain_leaves_no_doubt(
         twilio.answers = [twilio.keep_and_hang_up if kept else hang_up]
         twilio.answers += [error(500, 20500), hang_up]
         job = await reply_to(app, game, "1")
-        assert (job.state, len(twilio.messages)) == ("done", 1)
+        assert (job.state, len(twilio.messages)) == ("succeeded", 1)
         assert job.result.get("settled", False) is kept
 
 
@@ -138,7 +138,7 @@ async def test_a_reply_behind_many_newer_messages_is_not_sent_again(
         twilio.answers = [keep_among_many]
         job = await reply_to(app, game, "1")
         sent = [message for message in twilio.messages if message["body"] == words.HELP]
-        assert (job.state, len(sent)) == ("done" if others < 100 else "doubt", 1)
+        assert (job.state, len(sent)) == ("succeeded" if others < 100 else "in_doubt", 1)
 
 
 async def test_a_message_that_may_be_another_reply_counts_for_neither(
@@ -148,11 +148,11 @@ async def test_a_message_that_may_be_another_reply_counts_for_neither(
         twilio.answers = [twilio.keep_and_hang_up]
         twilio.answers += [error(500, 20500)] * limits.SETTLE_ASKS
         first = await reply_to(app, game, "1")
-        assert first.state == "doubt"
+        assert first.state == "in_doubt"
         # What is there is the first one, of which nobody has heard; this one never was.
         twilio.answers = [hang_up]
         second = await reply_to(app, game, "2")
-        assert (second.state, len(twilio.messages)) == ("doubt", 1)
+        assert (second.state, len(twilio.messages)) == ("in_doubt", 1)
         assert "may be another reply" in second.reason
         # Someone says what became of both. The message is still not told from a third one.
         sent, lost = sorted(letter.id for letter in await app.queues.failed("rps-replies-twilio"))
@@ -160,7 +160,7 @@ async def test_a_message_that_may_be_another_reply_counts_for_neither(
         await app.queues.settle(lost, "call", done=False)
         assert (await app.wait(lost, 30)).result == {"sid": twilio.messages[1]["sid"]}
         twilio.answers = [hang_up]
-        assert (await reply_to(app, game, "3")).state == "doubt"
+        assert (await reply_to(app, game, "3")).state == "in_doubt"
         # Other words, and what is not cut off, are as clear as ever.
         twilio.answers = [twilio.keep_and_hang_up]
         assert (await reply_to(app, game, "4", "top")).result["settled"]
@@ -218,9 +218,9 @@ async def test_where_twilio_cannot_be_asked_a_reply_is_not_sent_again(
         assert asked == limits.SETTLE_ASKS
         if back:
             sid = twilio.messages[0]["sid"]
-            assert (job.state, job.result) == ("done", {"sid": sid, "settled": True})
+            assert (job.state, job.result) == ("succeeded", {"sid": sid, "settled": True})
         else:
-            assert job.state == "doubt"
+            assert job.state == "in_doubt"
             assert "Twilio cannot tell" in job.reason
         assert len(twilio.messages) == len(twilio.requests) - back == 1, "never twice"
 
@@ -244,7 +244,7 @@ async def test_a_reply_that_twilio_stores_in_other_characters_is_sent_once(
         twilio.answers = [twilio.keep_and_hang_up]
         job = await reply_to(app, game, "1", "nick Zo\u00eb")
         sid = twilio.messages[0]["sid"]
-        assert (job.state, job.result) == ("done", {"sid": sid, "settled": True})
+        assert (job.state, job.result) == ("succeeded", {"sid": sid, "settled": True})
         assert len(twilio.messages) == 1
 
 
@@ -256,7 +256,7 @@ async def test_a_reply_that_twilio_stores_in_other_words_is_in_doubt(
         twilio.stores = lambda _: body
         twilio.answers = [twilio.keep_and_hang_up]
         job = await reply_to(app, game, "1")
-        assert (job.state, len(twilio.messages)) == ("doubt", 1), "not sent twice"
+        assert (job.state, len(twilio.messages)) == ("in_doubt", 1), "not sent twice"
         assert "may be this reply" in job.reason
 
 
@@ -271,7 +271,7 @@ async def test_two_messages_that_match_leave_a_reply_in_doubt(
 
         twilio.answers = [keep_twice]
         job = await reply_to(app, game, "1")
-        assert (job.state, len(twilio.messages)) == ("doubt", 2)
+        assert (job.state, len(twilio.messages)) == ("in_doubt", 2)
 
 
 async def test_what_others_sent_to_the_phone_in_other_ways_is_no_reply(
@@ -285,7 +285,7 @@ async def test_what_others_sent_to_the_phone_in_other_ways_is_no_reply(
 
         twilio.answers = [hear_of_others]
         job = await reply_to(app, game, "1")
-        assert (job.state, job.attempt, len(twilio.messages)) == ("done", 2, 2)
+        assert (job.state, job.attempt, len(twilio.messages)) == ("succeeded", 2, 2)
         assert job.result == {"sid": twilio.messages[1]["sid"]}
 
 
@@ -299,7 +299,7 @@ async def test_a_list_that_goes_on_elsewhere_is_not_complete(
 
         twilio.answers = [twilio.keep_and_hang_up, *[list_a_part] * limits.SETTLE_ASKS]
         job = await reply_to(app, game, "1")
-        assert (job.state, len(twilio.messages)) == ("doubt", 1)
+        assert (job.state, len(twilio.messages)) == ("in_doubt", 1)
 
 
 async def test_an_address_for_callbacks_that_twilio_refuses_loses_no_reply(
@@ -308,7 +308,7 @@ async def test_an_address_for_callbacks_that_twilio_refuses_loses_no_reply(
     async with playing(monkeypatch) as (twilio, app, game):
         twilio.answers = [error(400, 21609)]
         job = await reply_to(app, game, "1")
-        assert (job.state, job.attempt, len(twilio.messages)) == ("done", 2, 1)
+        assert (job.state, job.attempt, len(twilio.messages)) == ("succeeded", 2, 1)
 
 
 class Noting:

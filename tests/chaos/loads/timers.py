@@ -97,7 +97,7 @@ class Timers:
                     await self._cancel(id_, timer)
                 while True:
                     view = await self._world.insist(lambda client: client.timers.get(id_))
-                    done = view.last is None or view.last.state == "done"
+                    done = view.last is None or view.last.state == "succeeded"
                     if view.state in OVER and done:
                         return
                     await self._world.clock.sleep(0.2)

@@ -22,7 +22,7 @@ def who_works_is_not_stopped() -> Iterator[None]:
     real = transitions.Schedule.cancel
 
     async def cancel(self: Any, tx: Transaction, id_: str, reason: str = "") -> None:
-        if (await self.get(tx, id_)).state != "leased":
+        if (await self.get(tx, id_)).stage != "running":
             await real(self, tx, id_, reason)
 
     with patch.object(transitions.Schedule, "cancel", cancel):

@@ -28,8 +28,8 @@ async def test_the_first_is_accepted_and_the_next_is_a_duplicate() -> None:
         again = await caller(*SEND, {"key": "k", "body": {"n": 1}})
         assert (first.status, again.status) == (202, 200)
         id_ = first.json["id"]
-        assert first.json == {"id": id_, "key": "k", "state": "ready", "duplicate": False}
-        assert again.json == {"id": id_, "key": "k", "state": "ready", "duplicate": True}
+        assert first.json == {"id": id_, "key": "k", "state": "queued", "duplicate": False}
+        assert again.json == {"id": id_, "key": "k", "state": "queued", "duplicate": True}
         # Durable: it is in the database when it is answered.
         assert len([key for key in apps.records if key[1].endswith("#job")]) == 1
 
@@ -104,13 +104,13 @@ async def test_who_waits_gets_the_result() -> None:
 
     async with serving(app) as caller:
         found = await caller.ok("POST", "/v1/inbox/q?wait_ms=60000", {"body": "it", "key": "a"})
-        assert (found["state"], found["result"]) == ("done", {"did": "it"})
+        assert (found["state"], found["result"]) == ("succeeded", {"did": "it"})
         assert apps.loop.time() < 6
         again = await caller.ok(*SEND, {"body": "it", "key": "a"})
-        assert (again["state"], again["result"]) == ("done", {"did": "it"})
+        assert (again["state"], again["result"]) == ("succeeded", {"did": "it"})
         # When the time is over it is told how far it is.
         short = await caller.ok("POST", "/v1/inbox/q?wait_ms=1000", {"body": "slow", "key": "b"})
-        assert short["state"] == "leased"
+        assert short["state"] == "running"
         assert "result" not in short
         message = {"body": "bad", "key": "c", "attempts_max": 1}
         failed = await caller.ok("POST", "/v1/inbox/q?wait_ms=60000", message)
@@ -129,7 +129,7 @@ async def test_a_result_of_null_is_told_as_such() -> None:
 
     async with serving(app) as caller:
         found = await caller.ok("POST", "/v1/inbox/q?wait_ms=60000", {"body": 1, "key": "a"})
-        assert found["state"] == "done"
+        assert found["state"] == "succeeded"
         assert found["result"] is None
         shown = await caller.ok("GET", f"/v1/jobs/{found['id']}")
         assert shown["result"] is None
@@ -140,7 +140,7 @@ async def test_messages_have_their_options() -> None:
     async with serving() as caller:
         options = {"delay_ms": 5_000, "priority": 1, "order_key": "o", "attempts_max": 7}
         found = await caller.ok(*SEND, {"body": 1, "key": "a", **options})
-        assert found["state"] == "due"
+        assert found["state"] == "scheduled"
         job = await caller.ok("GET", f"/v1/jobs/{found['id']}")
         assert job["due_ms"] - job["created_ms"] == 5_000
         assert (job["priority"], job["order_key"], job["attempts_max"]) == (1, "o", 7)

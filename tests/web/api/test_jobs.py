@@ -72,11 +72,11 @@ async def test_a_job_is_completed_once_and_whoever_asks_again_hears_the_same() -
         said = {"token": job["token"], "result": {"a": [1]}}
         for _ in range(2):
             found = await caller.ok("POST", f"/v1/jobs/{id_}/complete", said)
-            assert found == {"id": id_, "state": "done"}
+            assert found == {"id": id_, "state": "succeeded"}
         view = await caller.ok("GET", f"/v1/jobs/{id_}")
-        assert (view["state"], view["result"]) == ("done", {"a": [1]})
+        assert (view["state"], view["result"]) == ("succeeded", {"a": [1]})
         counters = dict(caller.app.store.meters.counters())
-        assert counters["ended"] == {(("queue", "q"), ("state", "done")): 1}
+        assert counters["ended"] == {(("queue", "q"), ("state", "succeeded")): 1}
         answer = await caller("POST", f"/v1/jobs/{id_}/fail", {**said, "result": 1})
         assert answer.verdict == (422, "unknown_member")
         answer = await caller(
@@ -88,9 +88,9 @@ async def test_a_job_is_completed_once_and_whoever_asks_again_hears_the_same() -
 @pytest.mark.parametrize(
     ("more", "state", "pause_s"),
     [
-        ({}, "due", 1),
-        ({"retry_after_ms": 30_000}, "due", 30),
-        ({"not_before_ms": 20_000}, "due", 20),
+        ({}, "retrying", 1),
+        ({"retry_after_ms": 30_000}, "retrying", 30),
+        ({"not_before_ms": 20_000}, "retrying", 20),
         ({"final": True}, "failed", None),
     ],
 )
@@ -131,7 +131,7 @@ async def test_a_job_that_was_never_claimed_cannot_be_ended() -> None:
         ):
             answer = await caller("POST", f"/v1/jobs/{id_}/{verb}", {"token": "made up", **more})
             assert answer.verdict == (409, "stale_token")
-        assert (await caller.ok("GET", f"/v1/jobs/{id_}"))["state"] == "ready"
+        assert (await caller.ok("GET", f"/v1/jobs/{id_}"))["state"] == "queued"
 
 
 @virtual
@@ -154,12 +154,12 @@ async def test_who_looks_at_a_job_can_wait_for_its_end() -> None:
     async with serving(apps.make()) as caller:
         [id_] = await send(caller)
         early = await caller.ok("GET", f"/v1/jobs/{id_}?wait_ms=1000")
-        assert (early["state"], "result" in early) == ("ready", False)
+        assert (early["state"], "result" in early) == ("queued", False)
         waiting = asyncio.create_task(caller.ok("GET", f"/v1/jobs/{id_}?wait_ms=60000"))
         [job] = await claim(caller)
         await caller.ok("POST", f"/v1/jobs/{id_}/complete", {"token": job["token"], "result": 7})
         view = await waiting
-        assert (view["state"], view["result"], view["key"]) == ("done", 7, "0")
+        assert (view["state"], view["result"], view["key"]) == ("succeeded", 7, "0")
         assert (await caller.ok("GET", f"/v1/jobs/{id_}?wait_ms=60000"))["result"] == 7
         assert apps.loop.time() < 2
 
@@ -201,7 +201,7 @@ async def test_a_step_in_doubt_is_settled() -> None:
     async with serving(app) as caller:
         id_ = (await caller.ok("POST", "/v1/inbox/q", {"key": "k", "body": 1}))["id"]
         path = f"/v1/jobs/{id_}"
-        assert (await caller.ok("GET", f"{path}?wait_ms=60000"))["state"] == "doubt"
+        assert (await caller.ok("GET", f"{path}?wait_ms=60000"))["state"] == "in_doubt"
         for said, code in (
             ({"step": "pay"}, (422, "missing_member")),
             ({"step": "", "done": True}, (422, "wrong_type")),
@@ -210,12 +210,12 @@ async def test_a_step_in_doubt_is_settled() -> None:
         ):
             assert (await caller("POST", f"{path}/settle", said)).verdict == code
         await caller.ok("POST", f"{path}/settle", {"step": "pay", "done": False})
-        assert (await caller.ok("GET", f"{path}?wait_ms=60000"))["state"] == "doubt"
+        assert (await caller.ok("GET", f"{path}?wait_ms=60000"))["state"] == "in_doubt"
         assert len(done) == 2
         said = {"step": "pay", "done": True, "result": {"paid": 7}}
         await caller.ok("POST", f"{path}/settle", said)
         job = await caller.ok("GET", f"{path}?wait_ms=60000")
-        assert (job["state"], job["result"], len(done)) == ("done", {"paid": 7}, 2)
+        assert (job["state"], job["result"], len(done)) == ("succeeded", {"paid": 7}, 2)
         assert (await caller("POST", f"{path}/settle", said)).verdict == (409, "not_failed")
         assert (await caller("POST", "/v1/jobs/x/settle", said)).verdict == (404, "no_such_job")
 
@@ -229,7 +229,7 @@ async def test_a_failed_job_is_redriven() -> None:
         [job] = await claim(caller)
         said = {"token": job["token"], "reason": "x", "final": True}
         await caller.ok("POST", f"/v1/jobs/{id_}/fail", said)
-        assert await caller.ok("POST", path) == {"id": id_, "state": "ready"}
+        assert await caller.ok("POST", path) == {"id": id_, "state": "queued"}
         [again] = await claim(caller)
         assert again["id"] == id_
 

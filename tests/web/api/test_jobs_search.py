@@ -1,9 +1,10 @@
 """Operators find jobs, and read the story of one."""
 
-from typing import Any
+from typing import Any, get_args
 
 import onceward
 from onceward import limits
+from onceward.api.jobs import State
 from tests.schedule.cluster import virtual
 from tests.web.asgi import Caller, keyed, serving
 from tests.work.apps import Apps
@@ -37,6 +38,44 @@ async def test_jobs_are_found_by_queue_state_and_text_the_newest_first() -> None
 
 
 @virtual
+async def test_a_filter_takes_the_states_that_jobs_are_shown_with() -> None:
+    apps = Apps(shared=False)
+    app = apps.make()
+
+    @app.handler("sleepy", attempts_max=2)
+    async def sleepy(job: onceward.Job) -> None:
+        await job.sleep(600)
+
+    async with serving(app) as caller:
+        message = {"body": 1, "key": "later", "delay_ms": 60_000}
+        await caller.ok("POST", "/v1/inbox/a", message)
+        for key in ("failing", "running", "blocked"):
+            message = {"body": 1, "key": key, "order_key": key.replace("blocked", "running")}
+            await caller.ok("POST", "/v1/inbox/a", message)
+        jobs = (await caller.ok("POST", "/v1/queues/a/claim", {"max": 2}))["jobs"]
+        [failing] = [job for job in jobs if job["key"] == "failing"]
+        said = {"token": failing["token"], "reason": ""}
+        told = await caller.ok("POST", f"/v1/jobs/{failing['id']}/fail", said)
+        assert told["state"] == "retrying", "whatever the reason"
+        await caller.ok("POST", "/v1/inbox/sleepy", {"body": 1, "key": "asleep"})
+        await apps.sleep(0.1)
+        found = {
+            state: sorted(names(await caller.ok("GET", f"/v1/jobs?state={state}")))
+            for state in get_args(State)
+        }
+        assert {state: keys for state, keys in found.items() if keys} == {
+            "scheduled": ["asleep", "later"],
+            "queued": ["blocked"],
+            "running": ["running"],
+            "retrying": ["failing"],
+        }
+        for name in found:
+            for job in (await caller.ok("GET", f"/v1/jobs?state={name}"))["jobs"]:
+                assert job["state"] == name
+                assert (await caller.ok("GET", f"/v1/jobs/{job['id']}"))["state"] == name
+
+
+@virtual
 async def test_a_key_is_found_of_whoever_has_sent_it() -> None:
     auth, keys = keyed(ann="send:*", bob="send:*", op="manage:a")
     async with serving(auth=auth) as caller:
@@ -57,6 +96,7 @@ async def test_what_cannot_be_asked_for_is_refused() -> None:
     async with serving() as caller:
         for query, code in (
             ("state=alive", "bad_parameter"),
+            ("state=ready", "bad_parameter"),
             ("limit=0", "bad_parameter"),
             (f"limit={limits.LIST_MAX + 1}", "bad_parameter"),
             ("after=a/b", "bad_parameter"),
@@ -94,7 +134,7 @@ async def test_a_story_tells_what_was_tried_and_caused() -> None:
             ("timer", "ask"),
         ]
         [mail] = [one for one in story["effects"] if one["kind"] == "job"]
-        assert (mail["queue"], mail["state"]) == ("mail", "ready")
+        assert (mail["queue"], mail["state"]) == ("mail", "queued")
         told = await caller.ok("GET", f"/v1/jobs/{mail['name']}/history")
         assert (told["cause"]["kind"], told["cause"]["name"]) == ("job", sent["id"])
         assert told["cause"]["queue"] == "orders"
@@ -112,7 +152,7 @@ async def test_a_story_tells_of_a_lease_and_of_steps_in_doubt() -> None:
 
     async with serving(app) as caller:
         sent = await caller.ok("POST", "/v1/inbox/pay?wait_ms=60000", {"body": 1, "key": "k"})
-        assert sent["state"] == "doubt"
+        assert sent["state"] == "in_doubt"
         story = await caller.ok("GET", f"/v1/jobs/{sent['id']}/history")
         assert [(one["name"], one["state"]) for one in story["steps"]] == [
             ("look", "done"),

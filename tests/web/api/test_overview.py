@@ -58,7 +58,7 @@ async def test_the_overview_tells_of_queues_and_what_needs_attention() -> None:
         await apps.sleep(limits.CENSUS_S * limits.CENSUS_OTHERS + 70)
         found = await caller.ok("GET", "/v1/overview")
         assert (found["node"], found["dev"]) == (caller.app.name, True)
-        assert found["jobs"] == {"ready": 1, "failed": 1}
+        assert found["jobs"] == {"queued": 1, "failed": 1}
         queue, idle = found["queues"]
         assert (queue["name"], queue["accepted"], queue["repeats"], queue["failed"]) == (
             "q",

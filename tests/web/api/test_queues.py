@@ -37,8 +37,8 @@ async def test_queues_are_listed_with_their_jobs_and_settings() -> None:
         await apps.sleep(2.5 * limits.CENSUS_S)
         first, second = (await caller.ok("GET", "/v1/queues"))["queues"]
         assert (first["name"], first["jobs"], first["settings"]) == ("a", {}, {"limit": 3})
-        assert (second["name"], second["jobs"]) == ("b", {"ready": 1})
-        assert second["oldest_ready_ms"] == now_ms
+        assert (second["name"], second["jobs"]) == ("b", {"queued": 1})
+        assert second["oldest_queued_ms"] == now_ms
         assert second["counted_ms"] > now_ms
         assert await caller.ok("GET", "/v1/queues/b") == second
         unknown = await caller.ok("GET", "/v1/queues/c")

@@ -181,7 +181,7 @@ async def test_metrics_tell_what_has_happened() -> None:
             'onceward_accepted_total{queue="q",duplicate="no"} 1',
             'onceward_accepted_total{queue="q",duplicate="yes"} 1',
             'onceward_requests_total{route="/v1/inbox/{queue}",method="POST",status="202"} 1',
-            'onceward_jobs{queue="q",state="ready"} 1',
+            'onceward_jobs{queue="q",state="queued"} 1',
         ):
             assert line in lines
 

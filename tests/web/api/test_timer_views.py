@@ -192,17 +192,17 @@ def test_a_call_is_shown_with_its_attempts_and_when_it_is_tried_again() -> None:
         Attempt(1, "1970-01-01T00:00:01.500Z", 1_500, "failed", "500 Oh"),
         Attempt(2, "1970-01-01T00:00:02.500Z", 2_500, "failed", "no answer"),
     ]
-    assert last(job) == Firing("job-1", 2, 6, "due", log, 5, 4_000)
+    assert last(job) == Firing("job-1", 2, 6, "retrying", log, 5, 4_000)
     job = webhook("failed", due_ms=4_000, attempt=2, history=past)
     assert last(job) == Firing("job-1", 2, 6, "failed", log, 5)
 
 
 def test_the_attempt_that_went_well_comes_last_with_what_was_answered() -> None:
     past = [Past(1, 1_500, "w", "500 Oh")]
-    job = webhook("done", attempt=2, history=past, result={"said": "200 OK"}, ended_ms=3_000)
+    job = webhook("succeeded", attempt=2, history=past, result={"said": "200 OK"}, ended_ms=3_000)
     assert [(one.attempt, one.outcome, one.said) for one in last(job).attempts] == [
         (1, "failed", "500 Oh"),
-        (2, "done", "200 OK"),
+        (2, "succeeded", "200 OK"),
     ]
     assert last(job).attempts[1].at == "1970-01-01T00:00:03.000Z"
     assert last(job).attempts[1].at_ms == 3_000
@@ -210,11 +210,11 @@ def test_the_attempt_that_went_well_comes_last_with_what_was_answered() -> None:
 
 def test_what_a_handler_of_a_queue_got_and_said_is_not_shown() -> None:
     result = {"said": "for who may look at the job"}
-    found = last(Job("q", {"due_ms": 7}, "done", 6, attempt=1, result=result, ended_ms=8))
-    assert found == Firing("job-1", 2, 6, "done", [Attempt(1, moment(8), 8, "done", "")])
+    found = last(Job("q", {"due_ms": 7}, "succeeded", 6, attempt=1, result=result, ended_ms=8))
+    assert found == Firing("job-1", 2, 6, "succeeded", [Attempt(1, moment(8), 8, "succeeded", "")])
 
 
 @pytest.mark.parametrize("made_up", [None, 5, "said", ["due_ms"], {}, {"said": 5, "due_ms": "x"}])
 def test_a_call_that_others_have_made_up_or_completed_is_shown(made_up: Any) -> None:
-    found = last(Job(WEBHOOKS, made_up, "done", 6, attempt=1, result=made_up, ended_ms=8))
-    assert found == Firing("job-1", 2, 6, "done", [Attempt(1, moment(8), 8, "done", "")])
+    found = last(Job(WEBHOOKS, made_up, "succeeded", 6, attempt=1, result=made_up, ended_ms=8))
+    assert found == Firing("job-1", 2, 6, "succeeded", [Attempt(1, moment(8), 8, "succeeded", "")])

@@ -43,9 +43,9 @@ async def test_a_timer_is_set_seen_and_fires() -> None:
         assert firing["last"]["id"] == claim.id
         await caller.app.complete(claim.id, claim.token, {"said": "204 No Content in 3 ms"})
         done = await caller.ok("GET", "/v1/timers/a")
-        assert (done["state"], done["last"]["state"]) == ("success", "done")
+        assert (done["state"], done["last"]["state"]) == ("success", "succeeded")
         [attempt] = done["last"]["attempts"]
-        assert (attempt["attempt"], attempt["outcome"]) == (1, "done")
+        assert (attempt["attempt"], attempt["outcome"]) == (1, "succeeded")
         assert attempt["said"] == "204 No Content in 3 ms"
 
 
@@ -110,7 +110,7 @@ async def test_a_timer_that_repeats_tells_its_next_times() -> None:
         assert seen == [7, 7, 7]
         after = await caller.ok("GET", "/v1/timers/every")
         assert (after["state"], after["fired"]) == ("active", 3)
-        assert (after["last"]["number"], after["last"]["state"]) == (3, "done")
+        assert (after["last"]["number"], after["last"]["state"]) == (3, "succeeded")
         assert after["last"]["attempts"][0]["said"] == ""
 
 
@@ -156,7 +156,7 @@ async def test_a_timer_is_moved_and_cancelled_until_it_fires() -> None:
 async def test_what_failed_is_told_of_attempt_by_attempt_and_sent_again_with_its_id() -> None:
     async with serving() as caller:
         await caller.ok("POST", "/v1/timers", {"id": "a", "url": URL, "delay_ms": 0})
-        assert await fail(caller, "no answer within 15 s") == "due"
+        assert await fail(caller, "no answer within 15 s") == "retrying"
         waiting = await caller.ok("GET", "/v1/timers/a")
         assert waiting["state"] == "firing"
         assert waiting["last"]["next_attempt_ms"] > waiting["last"]["fired_ms"]
@@ -177,7 +177,7 @@ async def test_what_failed_is_told_of_attempt_by_attempt_and_sent_again_with_its
         assert claim.id == failed["last"]["id"]
         await caller.app.complete(claim.id, claim.token, {"said": "200 OK"})
         done = await caller.ok("GET", "/v1/timers/a")
-        assert [a["outcome"] for a in done["last"]["attempts"]] == ["failed", "failed", "done"]
+        assert [a["outcome"] for a in done["last"]["attempts"]] == ["failed", "failed", "succeeded"]
 
 
 @virtual

@@ -196,7 +196,7 @@ async def _wait(node: Node, schedule: Schedule, ids: list[str]) -> str:
     async def ended(tx: Transaction) -> bool:
         left = list(ids)
         for id_ in left:
-            if (await schedule.get(tx, id_)).state not in ("done", "failed"):
+            if (await schedule.get(tx, id_)).stage not in ("succeeded", "failed"):
                 return False
             left += [e["follow"] for e in await tx.get(("effect", id_)) or [] if e["follow"]]
         return True

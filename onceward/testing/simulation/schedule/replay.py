@@ -14,13 +14,13 @@ from onceward.engine.base import Put
 from onceward.testing.clock import EPOCH_MS
 from onceward.testing.simulation.history import NEVER_NS, Applied, History, violated
 
-ENDS: Final = ("done", "failed")
+ENDS: Final = ("succeeded", "failed")
 _LOOSE: Final = ("due", "ready")
 # What may happen to a job that nobody holds, besides a claim.
 _QUIET: Final = {
-    ("", "waiting"),
-    *(("", state) for state in _LOOSE),
-    *(("waiting", state) for state in _LOOSE),
+    ("", "blocked"),
+    *(("", stage) for stage in _LOOSE),
+    *(("blocked", stage) for stage in _LOOSE),
     ("due", "ready"),
 }
 
@@ -33,7 +33,7 @@ class Job:
     line: str | None
     due_ms: int
     attempts_max: int
-    state: str = ""
+    stage: str = ""
     attempts: int = 0
     """Those that count."""
     token: str = ""
@@ -116,40 +116,40 @@ class Replay:
     def _held(self, act: dict[str, Any]) -> Attempt:
         """The attempt that an act is about: it must be the one under way."""
         job = self.jobs[act["id"]]
-        if job.state != "leased" or job.token != act["token"]:
+        if job.stage != "running" or job.token != act["token"]:
             violated("stale", f"{act} succeeded while the job was {job}")
         return self.attempts[job.token]
 
     def _change(
         self, job: Job, record: dict[str, Any], act: dict[str, Any] | None, at_ns: int
     ) -> None:
-        state, at_ms = record["state"], EPOCH_MS + at_ns // 1_000_000
-        if state in (*_LOOSE, *ENDS) and record.get("token"):
-            violated("torn", f"{job} has a token, and is {state}")
+        stage, at_ms = record["stage"], EPOCH_MS + at_ns // 1_000_000
+        if stage in (*_LOOSE, *ENDS) and record.get("token"):
+            violated("torn", f"{job} has a token, and is {stage}")
         if act is not None:
             self._held(act)
             self._act(job, record, act)
-        elif state == "leased":
+        elif stage == "running":
             self._claim(job, record, at_ms)
-        elif job.state == "leased":
+        elif job.stage == "running":
             self._lapse(job, record, at_ms)
-        elif (job.state, state) not in _QUIET:
+        elif (job.stage, stage) not in _QUIET:
             violated("torn", f"{job} is now {record}, and nobody did that")
-        elif state == "ready":
+        elif stage == "ready":
             self._check_due(job, at_ms)
         if record.get("attempt", 0) != job.attempts:
             violated("miscounted", f"{job} is now {record}")
-        if job.state == "leased":
+        if job.stage == "running":
             self.attempts[job.token].ended_ns = at_ns
-        job.state = state
+        job.stage = stage
 
     def _claim(self, job: Job, record: dict[str, Any], at_ms: int) -> None:
         token = record["token"]
-        if job.state != "ready" or token in self.attempts:
+        if job.stage != "ready" or token in self.attempts:
             violated("claimed twice", f"{job} is now {record}")
         self._check_due(job, at_ms)
         if job.line is not None:
-            first = next(one for one in self.lines[job.line] if one.state not in ENDS)
+            first = next(one for one in self.lines[job.line] if one.stage not in ENDS)
             if first is not job:
                 violated("out of order", f"{job} was claimed before {first}")
         job.attempts += 1
@@ -183,7 +183,7 @@ class Replay:
     def _act(self, job: Job, record: dict[str, Any], act: dict[str, Any]) -> None:
         what = act["what"]
         if what == "complete":
-            if record["state"] != "done":
+            if record["stage"] != "succeeded":
                 violated("torn", f"{job} was completed, and is {record}")
             job.completed = act["token"]
         elif what == "release":
@@ -199,7 +199,7 @@ class Replay:
     def _over(self, job: Job, record: dict[str, Any], *, given_up: bool) -> None:
         """An attempt has ended badly: is the job failed if it must be, and only then?"""
         used_up = 0 < job.attempts_max <= job.attempts
-        if record["state"] == "failed":
+        if record["stage"] == "failed":
             if not used_up and not given_up:
                 violated("failed", f"{job} has failed, and has attempts left")
             self.seen["job given up" if given_up and not used_up else "job failed"] += 1
@@ -209,11 +209,11 @@ class Replay:
         self._check_loose(job, record)
         self.seen["job retried"] += 1
         if job.line is not None:
-            waiting = [one for one in self.lines[job.line] if one.state == "waiting"]
+            waiting = [one for one in self.lines[job.line] if one.stage == "blocked"]
             self.seen["head retried while others waited"] += bool(waiting)
 
     def _check_loose(self, job: Job, record: dict[str, Any]) -> None:
-        if record["state"] not in _LOOSE:
+        if record["stage"] not in _LOOSE:
             violated("torn", f"{job} should wait for another attempt, and is {record}")
 
 

@@ -49,12 +49,12 @@ def _judge_ends(history: History, followed: Replay) -> None:
     """Every job has ended, and those that are done had their effect once."""
     effects = history.values("effect")
     for job in followed.jobs.values():
-        if job.state not in ENDS:
+        if job.stage not in ENDS:
             violated("lost", f"{job} has not ended")
         had = effects.pop(job.id, [])
         if len(had) > 1:
             violated("applied twice", f"{job} had the effects {had}")
-        if [effect["token"] for effect in had] != [job.completed] * (job.state == "done"):
+        if [effect["token"] for effect in had] != [job.completed] * (job.stage == "succeeded"):
             violated("lost", f"{job} had the effects {had}")
         if had and had[0]["attempt"] != job.attempts:
             violated("miscounted", f"{job} had the effects {had}")
@@ -66,7 +66,7 @@ def _judge_lines(history: History, followed: Replay) -> None:
     """The jobs of an order key had their effects in the order they were sent."""
     logs = history.values("log")
     for line, jobs in followed.lines.items():
-        expected = [job.id for job in jobs if job.state == "done"]
+        expected = [job.id for job in jobs if job.stage == "succeeded"]
         if logs.get(line, []) != expected:
             violated("out of order", f"{line}: {logs.get(line)} should be {expected}")
 

@@ -53,25 +53,25 @@ class Story:
     def tell(self, topic: str, body: Any, node: str = "a.1") -> None:
         self.notes.append(Note(self.now_ns, node, topic, body))
 
-    def send(self, *ids: str, message: str = "c0-1", state: str = "ready", **sent: Any) -> None:
+    def send(self, *ids: str, message: str = "c0-1", stage: str = "ready", **sent: Any) -> None:
         """A client sends jobs with one message."""
         sent = {"line": None, "due_ms": 0, "attempts_max": 0, **sent}
         call = Call(message, "c0", ["send", []], self.now_ns)
-        jobs = [job(id_, state) for id_ in ids]
+        jobs = [job(id_, stage) for id_ in ids]
         self.commit(("sent", message, [{"id": id_, **sent} for id_ in ids]), *jobs)
         call.answers.append(Answer(self.now_ns, "a.1", list(ids)))
         self.calls.append(call)
 
-    def change(self, id_: str, state: str, attempt: int = 0, **fields: Any) -> None:
+    def change(self, id_: str, stage: str, attempt: int = 0, **fields: Any) -> None:
         """The schedule changes a job."""
-        self.commit(job(id_, state, attempt, **fields))
+        self.commit(job(id_, stage, attempt, **fields))
 
     def claim(
         self, id_: str, attempt: int = 1, *, token: str = "", told: bool = True, lease_s: int = 10
     ) -> str:
         """A worker claims a job; returns the token."""
         token = token or f"{id_}:{attempt}"
-        self.change(id_, "leased", attempt, token=token)
+        self.change(id_, "running", attempt, token=token)
         if told:
             self.tell("claimed", [id_, attempt, token, self.now_ms + lease_s * 1000])
         return token
@@ -80,7 +80,7 @@ class Story:
         self,
         what: str,
         id_: str,
-        state: str | None = None,
+        stage: str | None = None,
         attempt: int = 1,
         *,
         token: str = "",
@@ -92,7 +92,7 @@ class Story:
         token = token or f"{id_}:{attempt}"
         act = f"act {self._acts}"
         record = {"what": what, "id": id_, "token": token, **fields}
-        after = () if state is None else (job(id_, state, attempt - (what == "release")),)
+        after = () if stage is None else (job(id_, stage, attempt - (what == "release")),)
         self.commit(("act", act, record), *after, *beside)
         self.tell("did", [act, what, token])
         return act
@@ -104,7 +104,7 @@ class Story:
         if line is not None:
             log = self.final.get(("log", line), Stored([], None)).value
             beside.append(("log", line, [*log, id_]))
-        self.act("complete", id_, "done", attempt, beside=tuple(beside))
+        self.act("complete", id_, "succeeded", attempt, beside=tuple(beside))
 
     @property
     def history(self) -> History:
@@ -112,9 +112,9 @@ class Story:
         return History(self.mode, self.calls, self.notes, self.final, 200, self.commits, calm_ns)
 
 
-def job(id_: str, state: str, attempt: int = 0, **fields: Any) -> tuple[str, str, Any]:
+def job(id_: str, stage: str, attempt: int = 0, **fields: Any) -> tuple[str, str, Any]:
     counted = {"attempt": attempt} if attempt else {}  # records leave out what is not yet so
-    return "job#0000", f"{id_}#job", {"state": state, **counted, **fields}
+    return "job#0000", f"{id_}#job", {"stage": stage, **counted, **fields}
 
 
 def violates(kind: str, judge: Any, match: str | None = None) -> None:

@@ -24,7 +24,7 @@ def test_a_job_that_is_sent_claimed_and_completed_is_right(story):
     story.claim("j")
     story.complete("j")
     followed = replay(story.history)
-    assert followed.jobs["j"].state == "done"
+    assert followed.jobs["j"].stage == "succeeded"
     assert followed.jobs["j"].completed == "j:1"
     assert followed.attempts["j:1"].ended_ns == 3 * 10**9
     assert not followed.attempts["j:1"].ran_out
@@ -73,7 +73,7 @@ def test_all_that_can_happen_to_a_job_is_counted(story):
 
 def test_a_head_that_is_retried_is_counted_if_others_wait(story):
     story.send("j", line="q/k")
-    story.send("k", line="q/k", state="waiting", message="c0-2")
+    story.send("k", line="q/k", stage="blocked", message="c0-2")
     story.claim("j")
     story.act("fail", "j", "ready", due_ms=0)
     assert judged(story)["head retried while others waited"] == 1
@@ -117,7 +117,7 @@ def test_an_act_with_an_old_token_is_stale(story, what):
 
 def test_an_act_on_a_job_that_nobody_holds_is_stale(story):
     story.send("j")
-    story.act("complete", "j", "done")
+    story.act("complete", "j", "succeeded")
     wrong(story, "stale")
 
 
@@ -146,7 +146,7 @@ def test_an_extension_to_the_same_time_is_right(story):
 def test_an_extension_that_changes_the_job_is_torn(story):
     story.send("j")
     story.claim("j")
-    story.act("extend", "j", "leased", until_ms=story.now_ms + 9_000)
+    story.act("extend", "j", "running", until_ms=story.now_ms + 9_000)
     wrong(story, "torn")
 
 
@@ -158,31 +158,31 @@ def test_an_act_that_leaves_its_job_as_it_was_is_torn(story):
 
 
 @pytest.mark.parametrize(
-    ("what", "state"), [("complete", "ready"), ("release", "failed"), ("fail", "waiting")]
+    ("what", "stage"), [("complete", "ready"), ("release", "failed"), ("fail", "blocked")]
 )
-def test_an_act_with_another_end_is_torn(story, what, state):
+def test_an_act_with_another_end_is_torn(story, what, stage):
     story.send("j")
     story.claim("j")
-    story.act(what, "j", state, due_ms=0)
+    story.act(what, "j", stage, due_ms=0)
     wrong(story, "torn")
 
 
 def test_a_job_that_moves_by_itself_is_torn(story):
     story.send("j")
-    story.change("j", "done")
+    story.change("j", "succeeded")
     wrong(story, "torn", "nobody did that")
 
 
 def test_a_job_that_moves_by_itself_is_torn_whatever_else_its_commit_does(story):
     story.send("j")
-    story.commit(job("j", "done"), delete=(("ready#0000#q", "x"),))
+    story.commit(job("j", "succeeded"), delete=(("ready#0000#q", "x"),))
     wrong(story, "torn", "nobody did that")
 
 
-@pytest.mark.parametrize("state", ["due", "ready", "done", "failed"])
-def test_a_token_that_stays_is_torn(story, state):
+@pytest.mark.parametrize("stage", ["due", "ready", "succeeded", "failed"])
+def test_a_token_that_stays_is_torn(story, stage):
     story.send("j")
-    story.change("j", state, token="left")
+    story.change("j", stage, token="left")
     wrong(story, "torn", "has a token")
 
 
@@ -204,7 +204,7 @@ def test_a_token_that_is_used_again_is_found(story):
 @pytest.mark.parametrize("at_s", [0, 1_000])
 def test_a_job_may_be_ready_before_its_time_by_the_clock_error_only(story, at_s, early_ms):
     story.at_s = at_s
-    story.send("j", due_ms=story.now_ms + 2_000 + early_ms, state="due")
+    story.send("j", due_ms=story.now_ms + 2_000 + early_ms, stage="due")
     story.change("j", "ready")
     if early_ms == 201:  # a millisecond has begun on one clock, and not on the other
         judged(story)
@@ -213,7 +213,7 @@ def test_a_job_may_be_ready_before_its_time_by_the_clock_error_only(story, at_s,
 
 
 def test_a_job_that_is_claimed_before_its_time_is_found(story):
-    story.send("j", state="due", due_ms=story.now_ms + 4_000)
+    story.send("j", stage="due", due_ms=story.now_ms + 4_000)
     story.send("k", message="c0-2")
     story.claim("k")
     story.act("fail", "k", "ready", due_ms=story.now_ms + 5_000)
@@ -222,7 +222,7 @@ def test_a_job_that_is_claimed_before_its_time_is_found(story):
 
 
 def test_a_job_that_overtakes_another_of_its_key_is_found(story):
-    story.send("j", line="q/k", state="due", due_ms=story.now_ms + 50_000)
+    story.send("j", line="q/k", stage="due", due_ms=story.now_ms + 50_000)
     story.send("k", line="q/k", message="c0-2")
     story.claim("k")
     wrong(story, "out of order")
@@ -230,7 +230,7 @@ def test_a_job_that_overtakes_another_of_its_key_is_found(story):
 
 def test_the_next_may_be_claimed_when_the_head_has_failed(story):
     story.send("j", line="q/k", attempts_max=1)
-    story.send("k", line="q/k", state="waiting", message="c0-2")
+    story.send("k", line="q/k", stage="blocked", message="c0-2")
     story.claim("j")
     story.act("fail", "j", "failed", due_ms=0)
     story.change("k", "ready")
@@ -240,7 +240,7 @@ def test_the_next_may_be_claimed_when_the_head_has_failed(story):
 
 def test_the_next_may_be_claimed_when_the_head_is_done(story):
     story.send("j", line="q/k")
-    story.send("k", line="q/k", state="waiting", message="c0-2")
+    story.send("k", line="q/k", stage="blocked", message="c0-2")
     story.claim("j")
     story.complete("j")
     story.change("k", "ready")
@@ -306,11 +306,11 @@ def test_a_claim_that_nobody_received_is_given_back_and_does_not_count(story):
     assert judged(story) == {"claim given back": 1}
 
 
-@pytest.mark.parametrize("state", ["waiting", "done", "failed"])
-def test_a_claim_that_nobody_received_can_be_given_back_in_no_other_way(story, state):
+@pytest.mark.parametrize("stage", ["blocked", "succeeded", "failed"])
+def test_a_claim_that_nobody_received_can_be_given_back_in_no_other_way(story, stage):
     story.send("j")
     story.claim("j", told=False)
-    story.change("j", state)
+    story.change("j", stage)
     wrong(story, "torn", "should wait for another attempt")
 
 

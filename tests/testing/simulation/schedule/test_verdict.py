@@ -64,7 +64,7 @@ def test_what_a_job_sends_is_no_message_of_a_client(story, monkeypatch):
     story.claim("k")
     story.complete("k", line="q/k")
     story.commit(
-        ("sent", "after k", [sent]), ("job#0000", "f#job", {"state": "ready", "attempt": 0})
+        ("sent", "after k", [sent]), ("job#0000", "f#job", {"stage": "ready", "attempt": 0})
     )
     story.claim("f")
     story.complete("f", line="q/k")
