@@ -124,8 +124,8 @@ class _File:
                 f"    return {self._call(operation, found)}",
             ]
         )
-        if entries := _entries(operation):
-            yield self._iterator(operation, found, signature, *entries)
+        if paged := entries(operation):
+            yield self._iterator(operation, found, signature, *paged)
 
     def _signature(self, found: Sequence[Argument]) -> Iterator[str]:
         yield from (f"{one.name}: {self._given(one)}" for one in found if one.required)
@@ -322,7 +322,7 @@ def _alias(type_: Any) -> tuple[str, str] | None:
     return None
 
 
-def _entries(operation: Operation[Any]) -> tuple[str, str, Any] | None:
+def entries(operation: Operation[Any]) -> tuple[str, str, Any] | None:
     """The cursor of a list, the member with its entries, and their type; None without pages."""
     hints = get_type_hints(operation.response)
     lists = [name for name, one in hints.items() if get_origin(one) is list]

@@ -676,20 +676,6 @@ export interface Place {
   opened?: string;
 }
 
-/** A timer that was created. */
-export interface PlainTimerId {
-  id: string;
-}
-
-/** A timer in the simple form. */
-export interface PlainTimerStatus {
-  id: string;
-  /** In whole seconds; 0 once it is due. */
-  timeLeft: number;
-  /** `ACTIVE`, `SUCCESS`, `FAILED` or `CANCELLED`. */
-  status: string;
-}
-
 /** The rules of a table. Times are in milliseconds; 0 disables a rule. */
 export interface PolicyInput {
   /** The preset that the other rules start from. */
@@ -1924,6 +1910,8 @@ export interface Operations {
     settle(id: string, step: string, done: boolean, options?: JobsSettleOptions): Promise<JobOutcome>;
     /** List jobs, the newest first. */
     list(options?: JobsListOptions): Promise<JobPage>;
+    /** Iterate over the entries of all pages of `list`. */
+    iterate(options?: JobsListOptions): AsyncIterableIterator<JobSummary>;
     /**
      * Show a job with its steps and effects.
      *
@@ -1965,6 +1953,8 @@ export interface Operations {
      * @param queue The name of the queue.
      */
     failed(queue: string, options?: QueuesFailedOptions): Promise<FailedJobs>;
+    /** Iterate over the entries of all pages of `failed`. */
+    iterateFailed(queue: string, options?: QueuesFailedOptions): AsyncIterableIterator<Job>;
     /**
      * Retry failed jobs.
      *
@@ -1988,6 +1978,8 @@ export interface Operations {
     release(id: string, options?: CallOptions): Promise<boolean>;
     /** List recently used locks. */
     list(options?: LocksListOptions): Promise<LockPage>;
+    /** Iterate over the entries of all pages of `list`. */
+    iterate(options?: LocksListOptions): AsyncIterableIterator<LockSummary>;
     /**
      * Show a lock with its holders and waiters.
      *
@@ -2001,6 +1993,8 @@ export interface Operations {
     create(options?: RoomsCreateOptions): Promise<Room>;
     /** List rooms. */
     list(options?: RoomsListOptions): Promise<RoomPage>;
+    /** Iterate over the entries of all pages of `list`. */
+    iterate(options?: RoomsListOptions): AsyncIterableIterator<ListedRoom>;
     /**
      * Show a room.
      *
@@ -2038,6 +2032,8 @@ export interface Operations {
      * @param id The id of the room.
      */
     history(id: string, options?: RoomsHistoryOptions): Promise<RoomHistory>;
+    /** Iterate over the entries of all pages of `history`. */
+    iterateHistory(id: string, options?: RoomsHistoryOptions): AsyncIterableIterator<RoomEntry>;
     /**
      * Apply operations to a room.
      *
@@ -2121,6 +2117,8 @@ export interface Operations {
     create(options?: TablesCreateOptions): Promise<Table>;
     /** List tables. */
     list(options?: TablesListOptions): Promise<TablePage>;
+    /** Iterate over the entries of all pages of `list`. */
+    iterate(options?: TablesListOptions): AsyncIterableIterator<Table>;
     /**
      * Show a table.
      *
@@ -2139,6 +2137,8 @@ export interface Operations {
      * @param id The id of the table.
      */
     waitlist(id: string, options?: TablesWaitlistOptions): Promise<WaitlistPage>;
+    /** Iterate over the entries of all pages of `waitlist`. */
+    iterateWaitlist(id: string, options?: TablesWaitlistOptions): AsyncIterableIterator<Waiter>;
     /**
      * Take a seat, or join the waitlist. Idempotent.
      *
@@ -2220,6 +2220,8 @@ export interface Operations {
     create(options?: TimersCreateOptions): Promise<CreatedTimer>;
     /** List one's timers, or the application's. */
     list(options?: TimersListOptions): Promise<TimerPage>;
+    /** Iterate over the entries of all pages of `list`. */
+    iterate(options?: TimersListOptions): AsyncIterableIterator<Timer>;
     /**
      * Show a timer.
      *
@@ -2248,23 +2250,8 @@ export interface Operations {
     due(options?: TimersDueOptions): Promise<DueTimers>;
     /** List the timers of all callers. */
     listAll(options?: TimersListAllOptions): Promise<AllTimersPage>;
-  };
-  /** Operations on timers: webhook calls and jobs at a time, once or recurring. */
-  readonly plainTimers: {
-    /** Create a timer in the simple form. */
-    create(hours: number, minutes: number, seconds: number, url: string, options?: CallOptions): Promise<PlainTimerId>;
-    /**
-     * Show a timer in the simple form.
-     *
-     * @param id The id of the plain_timer.
-     */
-    get(id: string, options?: CallOptions): Promise<PlainTimerStatus>;
-    /**
-     * Cancel a timer in the simple form.
-     *
-     * @param id The id of the plain_timer.
-     */
-    cancel(id: string, options?: CallOptions): Promise<PlainTimerStatus>;
+    /** Iterate over the entries of all pages of `listAll`. */
+    iterateAll(options?: TimersListAllOptions): AsyncIterableIterator<Timer>;
   };
   /** Operations on endpoints: webhook receivers and their secrets. */
   readonly endpoints: {
@@ -2272,6 +2259,8 @@ export interface Operations {
     create(url: string, options?: EndpointsCreateOptions): Promise<CreatedEndpoint>;
     /** List one's endpoints, or those of all callers. */
     list(options?: EndpointsListOptions): Promise<EndpointPage>;
+    /** Iterate over the entries of all pages of `list`. */
+    iterate(options?: EndpointsListOptions): AsyncIterableIterator<Endpoint>;
     /**
      * Show an endpoint.
      *
@@ -2397,6 +2386,8 @@ export interface Operations {
     createLink(options?: CallOptions): Promise<string>;
     /** List sessions at the console. */
     list(options?: SessionsListOptions): Promise<SessionPage>;
+    /** Iterate over the entries of all pages of `list`. */
+    iterate(options?: SessionsListOptions): AsyncIterableIterator<SessionSummary>;
     /**
      * Revoke a session.
      *

@@ -70,6 +70,8 @@ await client.queues.configure("keyed", { keyFields: ["n"], keyRetentionS: null }
 assert.equal((await client.queues.get("keyed")).settings.keyRetentionMs, null);
 await client.send("keyed", { n: 1 });
 assert.equal((await client.send("keyed", { n: 1 })).duplicate, true);
+const batch = await client.sendMany("work", [{ body: 1 }, { body: 1, key: "mine" }]);
+assert.deepEqual(batch.map(({ duplicate }) => duplicate), [false, false]);
 
 // Queues.
 const configured = await client.queues.configure("orders", { attemptsMax: 3 });
@@ -86,6 +88,7 @@ const timer = await client.timers.create({ queue: "orders", body: { a_b: 1 }, at
 assert.deepEqual([timer.state, timer.body, timer.queue], ["active", { a_b: 1 }, "orders"]);
 assert.equal((await client.timers.get(timer.id)).leftMs > 3_000_000, true);
 assert.ok((await client.timers.move(timer.id, { delayS: 60 })).leftMs <= 60_001); // no part of a ms is lost
+for await (const one of client.timers.iterate({ limit: 1 })) assert.equal(typeof one.dueMs, "number");
 assert.equal((await client.timers.list({ state: "active" })).timers.length, 1);
 assert.equal((await client.timers.cancel(timer.id)).state, "cancelled");
 await assert.rejects(client.timers.move(timer.id, { delayS: 1 }), refused("already_ended"));

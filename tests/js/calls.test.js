@@ -139,12 +139,14 @@ test("a given id or key is not replaced", async () => {
   );
 });
 
-test("a message gets a key only if the queue does not make one", async () => {
-  responses = [fails("missing_key"), lost, answers({ id: "j" }), answers({ id: "j" })];
+test("messages without a key are sent once", async () => {
+  responses = [lost, answers({ id: "j" }), answers({ id: "j" }), answers({ id: "j" }), answers({ results: [] })];
   await client.send("q", 1);
   await client.send("q", 1);
-  const keys = requests.map(({ headers }) => headers["Idempotency-Key"]);
-  assert.deepEqual([keys[0], keys[3], keys[1] === keys[2], keys[1].length], [undefined, undefined, true, 26]);
+  await client.send("q", 1, { key: "k" });
+  await client.sendMany("q", [{ body: 1 }]);
+  const [first, again, next, keyed, many] = requests.map(({ headers }) => headers["Idempotency-Key"]);
+  assert.deepEqual([first.length, again, next !== first, keyed, many.length], [26, first, true, undefined, 26]);
 });
 
 test("after a lost response, an error that means success is one", async () => {
@@ -188,6 +190,23 @@ test("after a lost response, the result of a game is unknown if the game is over
   await rejects(client.tables.result("t", { game: 1 }), "outcome_unknown", /the response to tables\.result was lost/);
   responses = [fails("other_game")];
   await rejects(client.tables.result("t", { game: 1 }), "other_game", /^no: /);
+});
+
+test("an iterator reads all pages of a list", async () => {
+  responses = [answers({ timers: [{ id: "a" }, { id: "b" }], next: "c" }), answers({ timers: [{ id: "d", due_ms: 1 }], next: null })];
+  const found = [];
+  for await (const timer of client.timers.iterate({ state: "failed", limit: 2 })) found.push(timer);
+  assert.deepEqual(found, [{ id: "a" }, { id: "b" }, { id: "d", dueMs: 1 }]);
+  assert.deepEqual(requests.map(({ query }) => query), [
+    { state: "failed", limit: "2" },
+    { state: "failed", limit: "2", after: "c" },
+  ]);
+  responses = [answers({ entries: [{ seq: 1 }], next: 1 }), answers({ entries: [], next: null })];
+  requests = [];
+  for await (const { seq } of client.rooms.iterateHistory("r")) assert.equal(seq, 1);
+  assert.deepEqual(requests.map(({ query }) => query), [{}, { since: "1" }]);
+  await rejects(client.rooms.iterateHistory("r", {}, 1).next(), "bad_request", /too many arguments/);
+  await rejects(client.rooms.iterateHistory().next(), "bad_request", /id is missing/);
 });
 
 test("a signal aborts a call", async () => {

@@ -28,7 +28,7 @@ class Wanted(NamedTuple):
 
 CLASSES: dict[str, type] = {
     name: getattr(python, name)
-    for name in ("Live", "Room", "RoomMap", "RoomList", "Presence", "Saved", "Worker")
+    for name in ("Live", "Room", "RoomMap", "RoomList", "Presence", "Saved", "Worker", "LivePlace")
 }
 ANSWERS: dict[str, type] = {
     "Item": python.Item,

@@ -11,9 +11,10 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 import msgspec
 import pytest
 
-from onceward.api import OPERATIONS
 from onceward.api.arguments import Argument, argument_name, arguments
 from onceward.api.operation import Operation
+from onceward.client import Client
+from onceward.client.operations.base import Operations
 from scripts import generate_js
 from scripts.generate_js import CALLS, camel, method_name
 from tests.needs import need_program
@@ -35,6 +36,14 @@ for (const { name, given, response } of JSON.parse(readFileSync(0, "utf8"))) {
   results.push({ name, found: await client[noun][verb](...given), ...request });
 }
 console.log(JSON.stringify(results));
+"""
+# Prints the names of methods by namespace.
+NAMES = """\
+import { Client } from %s;
+const client = new Client("http://here");
+const spaces = Object.entries(client).filter(([, one]) => typeof one === "object");
+const names = spaces.map(([noun, verbs]) => [noun, Object.keys(verbs)]);
+console.log(JSON.stringify(Object.fromEntries(names)));
 """
 # A value of the user, whose names are not changed.
 OWN: Any = {"my_key": [{"a_b": 1}]}
@@ -106,17 +115,23 @@ def made() -> dict[str, Made]:
         given = [*(argument(one) for one in known if one.required), *([options] if options else [])]
         response = sample(operation.response)
         calls.append({"name": method_name(operation), "given": given, "response": response})
-    program = PROGRAM % json.dumps((ROOT / "clients" / "js" / "http.js").as_uri())
+    found = msgspec.convert(_ran(PROGRAM, json.dumps(calls)), list[Made])
+    return {one.name: one for one in found}
+
+
+def _ran(program: str, given: str) -> Any:
+    """The output of a program with the client."""
+    text = program % json.dumps((ROOT / "clients" / "js" / "http.js").as_uri())
     done = subprocess.run(
-        [need_program("node"), "--input-type=module", "--eval", program],
-        input=json.dumps(calls),
+        [need_program("node"), "--input-type=module", "--eval", text],
+        input=given,
         capture_output=True,
         text=True,
         timeout=50,
         check=False,
     )
     assert done.returncode == 0, done.stderr[-5_000:]
-    return {one.name: one for one in msgspec.json.decode(done.stdout, type=list[Made])}
+    return json.loads(done.stdout)
 
 
 @pytest.mark.parametrize("path", generate_js.files(), ids=lambda path: path.name)
@@ -124,10 +139,13 @@ def test_generated_files_are_those_of_the_operations(path: Any) -> None:
     assert path.read_text(encoding="utf-8") == generate_js.files()[path], "run `make generate`"
 
 
-def test_the_client_has_each_call_and_nothing_else() -> None:
-    assert {operation.name for operation in CALLS} == {
-        name for name, operation in OPERATIONS.items() if operation.kind == "call"
+def test_both_clients_have_the_same_methods() -> None:
+    python = {
+        camel(noun): {camel(name) for name in dir(found) if not name.startswith("_")}
+        for noun, found in vars(Client("http://127.0.0.1:1")).items()
+        if isinstance(found, Operations)
     }
+    assert {noun: set(verbs) for noun, verbs in _ran(NAMES, "").items()} == python
     assert len(made()) == len(CALLS) > 90
 
 

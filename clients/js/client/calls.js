@@ -21,6 +21,10 @@ export function namespaces(client) {
     const namespace = (found[noun] ??= {});
     const operation = parsed(name, row);
     namespace[verb] = async (...given) => call(client, namespace, operation, ...read(operation, given));
+    if (operation.pages) {
+      const iterator = `iterate${verb[0].toUpperCase()}${verb.slice(1)}`.replace("List", "");
+      namespace[iterator] = (...given) => iterate(namespace[verb], operation, given);
+    }
   }
   return found;
 }
@@ -34,6 +38,17 @@ function parsed(name, [verb, path, spec, more = {}]) {
   const inPath = [...path.matchAll(/\{(\w+)\}/g)].map(([, parameter]) => parameter);
   const positional = [...inPath, ...names(({ required }) => required)];
   return { name, verb, path, declared, positional, optional: names(({ required }) => !required), ...more };
+}
+
+// The entries of all pages of a list.
+async function* iterate(list, { positional, pages }, given) {
+  const [entries, cursor] = words(pages);
+  const [before, [options, ...more]] = [given.slice(0, positional.length), given.slice(positional.length)];
+  for (let next; next !== null; ) {
+    const page = await list(...before, next === undefined ? options : { ...options, [cursor]: next }, ...more);
+    yield* page[entries];
+    next = page.next ?? null;
+  }
 }
 
 // The arguments of a call by name, and its signal.
@@ -56,9 +71,8 @@ async function call(client, namespace, operation, found, signal) {
   const headers = fill(operation, found);
   const { path, body } = request(operation, found);
   const course = {};
-  const send = (headers) => client._call(verb, path, { body, headers, course, signal, waitS: found.waitS ?? 0 });
   try {
-    const answer = await (operation.optional.includes("key") ? unlessKeyed(send, headers) : send(headers));
+    const answer = await client._call(verb, path, { body, headers, course, signal, waitS: found.waitS ?? 0 });
     const value = camel(answer, words(opaque));
     // After a lost response, an earlier request has done what this one found done.
     if (course.lost && doneMember) value[doneMember] = true;
@@ -83,16 +97,6 @@ function fill({ fills }, found) {
     else found[name] = name === "secret" ? newSecret() : newId();
   }
   return headers;
-}
-
-// Sends a message without a new key first, because the queue may make one from the body.
-async function unlessKeyed(send, headers) {
-  try {
-    return await send();
-  } catch (error) {
-    if (error.code !== "missing_key" || !headers[HEADER]) throw error;
-    return send(headers);
-  }
 }
 
 // The resource after a call whose response was lost. Of a deleted one, only the id is known.

@@ -65,6 +65,7 @@ notes.get("a").text;
 const job: Job = await client.jobs.wait("id", { timeoutS: 5 });
 const verdicts: (Receipt | OncewardError)[] = await client.sendMany("q", [{ body: 1, key: "a", delayS: 1 }]);
 await client.timers.create({ url: "https://example.com", at: new Date(), retry: { pausesS: [1, 2], timeoutS: 5 } });
+for await (const timer of client.timers.iterate({ state: "failed" })) timer.dueMs.toFixed();
 await client.queues.redriveAll("q", { reason: "timeout", progress: (jobs) => jobs.toFixed() });
 await client.rooms.apply("board", [{ op: "map.set", map: "m", key: "k", value: 1 }], { signal: new AbortController().signal });
 
