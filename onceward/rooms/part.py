@@ -170,7 +170,7 @@ class Rooms:
     async def remove(self, tx: Transaction, id_: str) -> Info:
         """Delete a room and its content, with immediate effect for all members.
 
-        A job in the background removes its records. Raises `NoSuchRoom`.
+        A due entry removes its records in the background. Raises `NoSuchRoom`.
         """
         info = await self.info(tx, id_)
         head = await self.head(tx, id_)

@@ -196,9 +196,10 @@ class Store:
     ) -> T:
         """Run `fn(tx)` until it commits without a conflict; return its result.
 
-        With `line`, callers of the same line in this process run in order of arrival instead of
-        competing. The next one starts when the commit is visible. `fn` must not call `run` with its
-        own line. If the caller is cancelled during the commit, the outcome is unknown.
+        `line` names a queue of callers: those with the same line in this process run in order of
+        arrival instead of competing. The next one starts when the commit is visible. `fn` must not
+        call `run` with its own line. If the caller is cancelled during the commit, the outcome is
+        unknown.
 
         Raises the exception of `fn` (nothing is written then), `Contention` after `attempts_max`
         conflicts, and the errors of `Engine.commit`.
