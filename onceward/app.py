@@ -346,9 +346,11 @@ class App:
     # Start and stop. While it runs, the application belongs to one event loop.
 
     def _must_run(self) -> None:
-        if self._stack is None or not self.node.running:
+        task = self.node.task
+        if self._stack is None or task is None or task.done():
             raise _not_running()
-        self._must_be_in_its_loop()
+        if asyncio.get_running_loop() is not self._loop:
+            self._must_be_in_its_loop()
 
     def _must_be_in_its_loop(self) -> None:
         if asyncio.get_running_loop() is not self._loop:

@@ -34,15 +34,13 @@ class Clock:
         wall_ns: Callable[[], int] = time.time_ns,
         boot_ns: Callable[[], int] = boot_ns,
     ) -> None:
+        self.elapsed_ns = boot_ns
+        """Nanoseconds for durations, such as leases and latencies."""
         self._wall_ns = wall_ns
         self._boot_ns = boot_ns
         self._boot_seen_ns = boot_ns()
         self._now_ns = wall_ns()
         self._ahead_ns: int | None = None
-
-    def elapsed_ns(self) -> int:
-        """A reading of which only differences have a meaning: for leases and latencies."""
-        return self._boot_ns()
 
     def now_ns(self) -> int:
         """Nanoseconds since the epoch by this clock; never less than before."""

@@ -81,8 +81,6 @@ def given_options(options: JobOptions) -> dict[str, Any]:
 
 def admit_options(options: JobOptions) -> None:
     """Check options. Raises `BadInput`."""
-    if options is NO_OPTIONS:
-        return
     if options.order_key is not None:
         _admit_key("an order key", options.order_key)
     if options.limit_key is not None:

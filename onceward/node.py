@@ -65,7 +65,7 @@ class Node:
         self._lease_ms = lease_ms
         self._shares_time = False
         self._acting: list[tuple[tuple[Due, ...], Any]] = []
-        self._running: asyncio.Task[None] | None = None
+        self.task: asyncio.Task[None] | None = None
         self._stopping = asyncio.Event()
 
     async def start(self) -> Self:
@@ -113,7 +113,7 @@ class Node:
             self.dispatcher.stop()
             await self.claims.close()
             raise
-        self._running = asyncio.create_task(self._run(), name="onceward-node")
+        self.task = asyncio.create_task(self._run(), name="onceward-node")
         return self
 
     async def probe(self) -> None:
@@ -137,12 +137,12 @@ class Node:
 
     @property
     def running(self) -> bool:
-        return self._running is not None and not self._running.done()
+        return self.task is not None and not self.task.done()
 
     def on_end(self, hook: Callable[[], None]) -> None:
         """Call `hook` when the node has stopped, for whatever reason. It runs by now."""
-        assert self._running is not None
-        self._running.add_done_callback(lambda _: hook())
+        assert self.task is not None
+        self.task.add_done_callback(lambda _: hook())
 
     async def stop(self) -> None:
         """Finish what is under way and hand the slots over at once; twice is once.
@@ -154,8 +154,8 @@ class Node:
 
     async def wait(self) -> None:
         """Return when the node has stopped; raises what ended it, if that was not `stop`."""
-        if self._running is not None:
-            await asyncio.shield(self._running)
+        if self.task is not None:
+            await asyncio.shield(self.task)
 
     async def _configure(self, tx: Transaction) -> Config:
         await admit_format(tx)

@@ -66,7 +66,7 @@ async def test_stopping_twice_is_once_and_waiting_ends_with_it() -> None:
     await waiting
     await member.stop()
     assert member.store._hooks == []
-    assert cluster.memory.watchers._by_partition == {}
+    assert cluster.memory.watchers.by_partition == {}
 
 
 @virtual

@@ -322,23 +322,23 @@ class Watchers:
     """The watches of one engine, by partition."""
 
     def __init__(self) -> None:
-        self._by_partition: dict[str, list[Watch]] = {}
+        self.by_partition: dict[str, list[Watch]] = {}
 
     def add(self, partition: str) -> Watch:
         watch = Watch(partition, self)
-        self._by_partition.setdefault(partition, []).append(watch)
+        self.by_partition.setdefault(partition, []).append(watch)
         return watch
 
     def remove(self, watch: Watch) -> None:
-        watches = self._by_partition.get(watch.partition, [])
+        watches = self.by_partition.get(watch.partition, [])
         if watch in watches:
             watches.remove(watch)
             if not watches:
-                del self._by_partition[watch.partition]
+                del self.by_partition[watch.partition]
 
     def hint(self, writes: Sequence[Write], *, own: bool = False) -> None:
-        watched = self._by_partition
-        if not watched or watched.keys().isdisjoint([write.key[0] for write in writes]):
+        watched = self.by_partition
+        if watched.keys().isdisjoint([write.key[0] for write in writes]):
             return
         changed = [write.key[0] for write in writes if type(write) is not Check]
         for partition in dict.fromkeys(changed):

@@ -58,6 +58,7 @@ class ClaimQueue:
         self._schedule = schedule
         self._placement = placement
         self._queue_settings = queue_settings
+        self._claimed = store.meters.counter("claimed", queue=queue)
         self._line: deque[QueuedRequest] = deque()
         self._capacity: deque[Capacity] = deque()
         self._hasty = False  # whether someone in line may not be patient
@@ -138,7 +139,7 @@ class ClaimQueue:
 
     def handed_over(self, claims: list[Claim]) -> None:
         """The commits that added these jobs have leased them to a worker of this node."""
-        self._store.meters.count("claimed", len(claims), queue=self._queue)
+        self._claimed.value += len(claims)
 
     def ask(self, request: QueuedRequest) -> None:
         """Join the line. The answer comes in any case, if the request is patient in time."""
@@ -307,7 +308,7 @@ class ClaimQueue:
                 partial(self._claimer.claim, slots, requests)
             )
             if claimed := sum(map(len, handed)):
-                self._store.meters.count("claimed", claimed, queue=self._queue)
+                self._claimed.value += claimed
             # Unless more was allowed while it looked: then it looks again.
             if not allowed.jobs and opened == self._opened:
                 self._close_until(allowed.again_ms)

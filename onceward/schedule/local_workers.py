@@ -6,6 +6,7 @@ leased to the worker by the commit that adds it: that saves a commit and a wait.
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Protocol
 
 from onceward.schedule import Claim
@@ -94,7 +95,7 @@ class Capacity:
         handed over, if its commit is durable."""
         reserved = self._reserved.get(tx, 0)
         if not reserved:
-            tx.on_end(lambda durable: self._ended(tx, durable))
+            tx.on_end(partial(self._ended, tx))
         self._reserved[tx] = reserved + 1
         self._spoken_for += 1
         return self.local_worker
@@ -102,20 +103,17 @@ class Capacity:
     def _ended(self, tx: Transaction, durable: bool) -> None:
         reserved = self._reserved.pop(tx)
         self._spoken_for -= reserved
-        claims = self._handed_over(tx) if durable else []
+        claims = [
+            note.claim
+            for note in (tx.notes if durable else ())
+            if isinstance(note, HandedOver) and note.worker is self.local_worker
+        ]
         if claims:
             assert self.post is not None
             self.post.handed_over(claims)
             self.take(claims)
         if len(claims) < reserved:
             self.freed()
-
-    def _handed_over(self, tx: Transaction) -> list[Claim]:
-        return [
-            note.claim
-            for note in tx.notes
-            if isinstance(note, HandedOver) and note.worker is self.local_worker
-        ]
 
 
 @dataclass(eq=False, slots=True)

@@ -351,8 +351,10 @@ def admit_lease(lease_ms: int) -> None:
 def admit_job(queue: str, body: Any, options: JobOptions = NO_OPTIONS, due_ms: int = 0) -> None:
     """Raise `BadInput` for what cannot be a job, before anything of it is written."""
     admit_queue(queue)
-    admit_time(due_ms)
-    admit_options(options)
+    if type(due_ms) is not int or due_ms:
+        admit_time(due_ms)
+    if options is not NO_OPTIONS:
+        admit_options(options)
     body_bytes = len(encode(body, (queue, "body")))
     if body_bytes > limits.BODY_BYTES_MAX:
         raise TooLarge(

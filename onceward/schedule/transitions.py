@@ -7,6 +7,7 @@ from zlib import crc32
 import msgspec
 
 from onceward import keys, limits
+from onceward.api.queues import QueueSettings
 from onceward.errors import AlreadyEnded, NoSuchJob, NotFailed, OncewardError, StaleToken
 from onceward.ids import Ids
 from onceward.job_options import NO_OPTIONS, JobOptions
@@ -148,13 +149,14 @@ class Schedule:
         caller: str = "",
         ready_ms: int | None = None,
         cause: Effect | None = None,
+        settings: QueueSettings | None = None,
     ) -> tuple[str, Job]:
         """`send`, for those who need the job's record too, know it by a dedupe key, or let it
         take its place among those who are ready since a time that has passed."""
         admit_job(queue, body, options, due_ms)
         order_key, attempts_max = options.order_key, options.attempts_max
         if attempts_max is None:
-            attempts_max = self.settings(queue).attempts_max
+            attempts_max = (settings or self.settings(queue)).attempts_max
         id_ = self._ids.new(tx.now_ms)
         spread = id_ if order_key is None else keys.join(queue, order_key)
         slot = crc32(spread.encode()) % self.slots

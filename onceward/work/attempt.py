@@ -261,7 +261,9 @@ class Attempt:
 
     async def _complete(self, job: Job, claim: Claim, result: Any) -> None:
         tx = job.begun
-        effects = effects_of(list(job.steps or ()), tx.written if tx is not None else [])
+        effects = []
+        if job.steps or tx is not None:
+            effects = effects_of(list(job.steps or ()), tx.written if tx is not None else [])
         if tx is not None:
             await self._schedule.complete(tx, claim.id, claim.token, result, effects)
             await self._store.end(tx)

@@ -64,7 +64,6 @@ class Inbox:
     def __init__(self, schedule: Schedule) -> None:
         self._schedule = schedule
 
-    @joins
     async def accept(
         self,
         tx: Transaction,
@@ -99,7 +98,14 @@ class Inbox:
             dedupe = Dedupe(*record_key, mark)
         self._schedule.admit(tx, queue)
         id_, job = await self._schedule.add(
-            tx, queue, body, options, due_ms=due_ms, dedupe=dedupe, caller=caller
+            tx,
+            queue,
+            body,
+            options,
+            due_ms=due_ms,
+            dedupe=dedupe,
+            caller=caller,
+            settings=settings,
         )
         if dedupe is not None:
             tx.put(record_key, Accepted(id_, mark))

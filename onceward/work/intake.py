@@ -30,7 +30,8 @@ class Intake:
 
     async def accept(self, queue: str, body: Any, arguments: SendArguments) -> Receipt:
         """Take a message in; raises what `Inbox.accept` and `Store.run` raise."""
-        shared = arguments.get("options", NO_OPTIONS).shared
+        options = arguments.get("options", NO_OPTIONS)
+        shared = options is not NO_OPTIONS and options.shared
         accepting = self._sharing.run(
             lambda tx: self._inbox.accept(tx, queue, body, **arguments),
             writes=ACCEPT_WRITES if shared else PLAIN_WRITES,

@@ -184,7 +184,7 @@ async def test_a_closed_watch_is_forgotten() -> None:
     assert not await watch.wait(0)
     assert await other.wait(0)
     other.close()
-    assert watchers._by_partition == {}
+    assert watchers.by_partition == {}
 
 
 # The engine as a context.

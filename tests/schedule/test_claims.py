@@ -419,19 +419,19 @@ async def test_a_queue_that_nobody_asks_for_is_forgotten() -> None:
     cluster = Cluster(4)
     member = await cluster.start()
     await cluster.clock.sleep(0.1)
-    watched = len(cluster.memory.watchers._by_partition)
+    watched = len(cluster.memory.watchers.by_partition)
     for n in range(10):
         await member.claim(queue=f"q{n}")
-    assert len(cluster.memory.watchers._by_partition) == watched + 50
+    assert len(cluster.memory.watchers.by_partition) == watched + 50
     asked = asks(member, queue="q0", wait_s=1_000)
     await cluster.clock.sleep(limits.DESK_IDLE_S + 2)
-    assert len(cluster.memory.watchers._by_partition) == watched + 5
+    assert len(cluster.memory.watchers.by_partition) == watched + 5
     await member.send("a", queue="q0")
     assert len(await asked) == 1
     await member.send("a", queue="q1")
     assert len(await member.claim(queue="q1")) == 1
     await member.stop()
-    assert [p for p in cluster.memory.watchers._by_partition if p.startswith("ready")] == []
+    assert [p for p in cluster.memory.watchers.by_partition if p.startswith("ready")] == []
 
 
 @virtual

@@ -281,7 +281,8 @@ class SQLiteEngine(Engine):
         return True
 
     async def get(self, keys: Sequence[Key], now_ms: int) -> list[Record | None]:
-        self._must_work()
+        if not self._opened or self._writer.failure is not None:
+            self._must_work()
         if len(keys) > limits.GET_KEYS_MAX:
             raise too_many_keys(len(keys))
         current = self._layers.current
@@ -308,7 +309,8 @@ class SQLiteEngine(Engine):
         now_ms: int,
         visible: Callable[[Version], None] | None = None,
     ) -> Version:
-        self._must_work()
+        if not self._opened or self._writer.failure is not None:
+            self._must_work()
         size_bytes = admit(writes) + len(writes) * ROW_OVERHEAD_BYTES
         writer, layers = self._writer, self._layers
         eased = layers.active.size_bytes + layers.frozen.size_bytes > self._ease_bytes
@@ -320,7 +322,9 @@ class SQLiteEngine(Engine):
         rows = layers.apply(writes, seq, nowhere)
         if rows:
             durable = writer.append(rows, size_bytes)
-            self._watchers.hint(writes)
+            watched = self._watchers.by_partition
+            if not watched.keys().isdisjoint([write.key[0] for write in writes]):
+                self._watchers.hint(writes)
             if layers.active.size_bytes > self._fold_bytes:
                 self._folder.ask(everything=True)
         elif writer.durable_seq == writer.seq:

@@ -143,7 +143,7 @@ class Journal:
         """Write a placed frame durably. Any error leaves the outcome unknown."""
         data: bytes | memoryview = frame
         if segment.direct:
-            whole = padded(len(frame))
+            whole = len(frame) + -len(frame) % BLOCK_BYTES
             buffer = self._buffer if whole <= len(self._buffer) else aligned(bytes(whole))
             buffer[: len(frame)] = frame
             data = buffer[:whole]
