@@ -218,9 +218,11 @@ docs: $(DOCS) $(RUN) ## build the documentation into site/, its reference from t
 
 lock: $(UV) ## write requirements/*.lock from pyproject.toml and requirements/*.in
 	@$(call compile,uv,--group lock)
-	@$(call compile,run,pyproject.toml --extra server --extra client --group build)
+	@$(call compile,core,pyproject.toml)
+	@$(call compile,run,pyproject.toml --extra server --group build --constraints requirements/core.lock)
 	@$(call compile,dev,pyproject.toml --all-extras --group build --group test --group check \
 		--constraints requirements/run.lock)
+	@$(call compile,package,--group build --group package)
 	@$(call compile,docs,--group docs)
 	@$(call compile,bench,pyproject.toml --all-extras --group build requirements/bench.in \
 		--constraints requirements/dev.lock)

@@ -59,7 +59,7 @@ if TYPE_CHECKING:
     from onceward.work.inbox import Receipt
     from onceward.work.job import Job
 
-__version__ = "0.1.0"
+__version__ = "0.1.0a1"
 __all__ = [
     "DRAW",
     "AddressRefused",

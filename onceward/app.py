@@ -40,6 +40,7 @@ from onceward.api.arguments import in_milliseconds
 from onceward.api.queues import QueueSettings
 from onceward.engine.base import Engine
 from onceward.errors import BadInput, OncewardError, Unavailable
+from onceward.event_loop import loop_factory
 from onceward.job_options import JobKeywords, SendKeywords, job_options
 from onceward.locks import LockTable
 from onceward.locks.server import Locks
@@ -498,9 +499,7 @@ class App:
         """Run handlers in this process until SIGTERM or SIGINT, then drain. A second signal ends
         the handlers at once. `announce` is called when they run. Raises the error that ended the
         node."""
-        import uvloop  # here, because Windows has no uvloop
-
-        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        with asyncio.Runner(loop_factory=loop_factory()) as runner:
             runner.run(self._work(announce))
 
     async def _work(self, announce: Callable[[], None]) -> None:

@@ -5,16 +5,28 @@ from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import Any
 
+from onceward.extras import missing
+
 
 def lazy(package: str, where: Mapping[str, str]) -> Callable[[str], Any]:
     """The `__getattr__` of a package. `where` has the module of each name, or `module:name` for a
-    name that is another one there."""
+    name that is another one there.
+
+    Raises `ModuleNotFoundError` with the extra to install if an optional dependency is missing.
+    """
 
     def load(name: str) -> Any:
         if name not in where:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         module, _, other = where[name].partition(":")
-        value = getattr(import_module(module), other or name)
+        try:
+            value = getattr(import_module(module), other or name)
+        except ModuleNotFoundError as error:
+            if (needed := missing(error)) is None:
+                raise
+            raise ModuleNotFoundError(
+                f"{package}.{name} needs {needed}", name=error.name
+            ) from error
         setattr(sys.modules[package], name, value)  # the next use needs no call
         return value
 

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 from onceward import ids, keys
 from onceward.errors import OncewardError, SecretUnreadable
+from onceward.extras import missing
 
 KEY_BYTES = 32
 _SALT_BYTES = 12
@@ -175,8 +176,7 @@ def _cipher(key: ServerKey, salt: bytes) -> Any:
         from cryptography.hazmat.primitives.ciphers.aead import AESGCM
     except ModuleNotFoundError as error:
         raise OncewardError(
-            "to store secrets of endpoints and headers of timers, install cryptography: "
-            "pip install 'onceward[webhooks]'",
+            f"secrets of endpoints and headers of timers need {missing(error)}",
             code="bad_settings",
         ) from error
     return AESGCM(hmac.digest(key.encrypting, salt, "sha256"))

@@ -67,6 +67,7 @@ LAYERS = (
     "server_key",
     "clock file_descriptors ids keys meters reasons redaction strict_json",
     "errors lazy limits capabilities",
+    "event_loop extras",
 )
 # Stands beside the layers: imports what is below web, and nothing else imports it.
 BESIDE, BESIDE_BELOW = "testing", "web"

@@ -16,26 +16,14 @@ from types import FrameType
 from typing import NoReturn
 
 from onceward import __version__
-from onceward.cli import (
-    endpoints,
-    files,
-    remote,
-    rooms,
-    serve,
-    server_key,
-    sessions,
-    tables,
-    timers,
-)
-from onceward.cli.display import complain
+from onceward.cli.complaints import complain
 from onceward.errors import TABLE, OncewardError
+from onceward.extras import missing
 from onceward.redaction import redact
 
 _EXIT_INTERRUPTED = 128 + signal.SIGINT
 _EXIT_BROKEN_PIPE = 128 + signal.SIGPIPE
 _EXIT_TERMINATED = 128 + signal.SIGTERM
-# What is not installed with the package alone, and what brings it.
-_EXTRAS = {"aiohttp": "client", "jwt": "server", "uvicorn": "server", "websockets": "server"}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -50,9 +38,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         complain(str(error))
         return error.kind.exit
     except ModuleNotFoundError as error:
-        if (extra := _EXTRAS.get(error.name or "")) is None:
+        if (needed := missing(error)) is None:
             raise
-        complain(f"this needs {error.name}: pip install 'onceward[{extra}]' [bad_settings]")
+        complain(f"this needs {needed} [bad_settings]")
         return TABLE["bad_settings"].exit
     except KeyboardInterrupt:
         return _EXIT_INTERRUPTED
@@ -72,6 +60,19 @@ class _Parser(argparse.ArgumentParser):
 
 
 def _parser() -> argparse.ArgumentParser:
+    # Here, since they need packages that may not be installed.
+    from onceward.cli import (
+        endpoints,
+        files,
+        remote,
+        rooms,
+        serve,
+        server_key,
+        sessions,
+        tables,
+        timers,
+    )
+
     own = {*range(65, 75), 76}
     exits = {kind.exit: code for code, kind in TABLE.items() if kind.exit in own}
     parser = _Parser(

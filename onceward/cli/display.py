@@ -7,7 +7,6 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TaskProgressColumn, TimeElapsedColumn
 
 from onceward.clock import boot_ns
-from onceward.redaction import redact
 
 # Work that is over sooner shows no progress.
 PATIENCE_NS = 1_000_000_000
@@ -18,11 +17,6 @@ WIDTH = 100
 def console() -> Console:
     """Where tables are printed."""
     return _Console(highlight=False, width=None if sys.stdout.isatty() else WIDTH)
-
-
-def complain(text: str) -> None:
-    """An error, on one line, without credentials of the URLs in it."""
-    print("onceward:", redact(" ".join(text.split())), file=sys.stderr)
 
 
 class _Console(Console):

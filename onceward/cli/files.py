@@ -12,7 +12,8 @@ from rich.filesize import decimal
 from rich.table import Table
 from rich.text import Text
 
-from onceward.cli.display import Display, complain, console
+from onceward.cli.complaints import complain
+from onceward.cli.display import Display, console
 from onceward.clock import Clock
 from onceward.engine.sqlite.backup import back_up
 from onceward.engine.sqlite.check import check

@@ -12,7 +12,8 @@ from rich.table import Table
 from rich.text import Text
 
 from onceward import ids, tokens
-from onceward.cli.display import complain, console
+from onceward.cli.complaints import complain
+from onceward.cli.display import console
 from onceward.errors import OncewardError
 from onceward.redaction import redact_url
 from onceward.web.auth import KEY_PREFIX, admit_caller, digest_of

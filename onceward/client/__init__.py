@@ -10,6 +10,13 @@ request for up to `patience_s`. Repeated requests take effect once: messages hav
 jobs have tokens, and new locks, timers, rooms and tables have ids.
 """
 
+from onceward.extras import missing
+
+try:
+    import aiohttp  # noqa: F401 - the error names the extra
+except ModuleNotFoundError as error:
+    raise ModuleNotFoundError(f"onceward.client needs {missing(error)}", name=error.name) from error
+
 from onceward.api.endpoints import Endpoint
 from onceward.api.jobs import ClaimedJob, Job, JobOutcome
 from onceward.api.locks import HeldLocks, Lock

@@ -5,6 +5,7 @@ from urllib.parse import unquote, urlsplit
 from onceward.engine.base import Engine
 from onceward.engine.memory import MemoryEngine
 from onceward.errors import BadInput
+from onceward.extras import missing
 from onceward.redaction import redact_url
 
 
@@ -63,10 +64,9 @@ def _create_postgres(url: str) -> Engine:
     try:
         from onceward.engine.postgres import PostgresEngine
     except ModuleNotFoundError as error:
-        raise BadInput(
-            f"postgresql:// needs {error.name}: pip install 'onceward[postgres]'",
-            code="bad_engine_url",
-        ) from error
+        if (needed := missing(error)) is None:
+            raise
+        raise BadInput(f"postgresql:// needs {needed}", code="bad_engine_url") from error
     return PostgresEngine(url)
 
 

@@ -5,6 +5,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from onceward.errors import BadInput, OncewardError
+from onceward.extras import missing
 from onceward.web.http import Request, Response
 
 
@@ -15,11 +16,8 @@ class Telemetry:
         """Raises `bad_settings` if OpenTelemetry is not installed."""
         try:
             from opentelemetry import propagate, trace
-        except ImportError as error:
-            raise OncewardError(
-                "telemetry needs OpenTelemetry: pip install onceward[telemetry]",
-                code="bad_settings",
-            ) from error
+        except ModuleNotFoundError as error:
+            raise OncewardError(f"telemetry needs {missing(error)}", code="bad_settings") from error
         self._propagate = propagate
         self._trace = trace
         self._tracer = trace.get_tracer("onceward")

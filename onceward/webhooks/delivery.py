@@ -7,7 +7,7 @@ what waits for it is given back until later: it delays nobody else.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote
 
 import msgspec
@@ -26,6 +26,7 @@ from onceward.errors import (
     SecretUnreadable,
     Unreachable,
 )
+from onceward.extras import missing
 from onceward.json_values import encode
 from onceward.store import Store
 from onceward.store.transaction import Transaction
@@ -35,12 +36,14 @@ from onceward.webhooks.endpoints import Endpoint
 from onceward.webhooks.host_waiters import HostWaiters
 from onceward.webhooks.hosts import Hosts, Slot
 from onceward.webhooks.http.addresses import Guard
-from onceward.webhooks.http.sender import Sender
 from onceward.webhooks.receivers import HostKey, Receivers, Scope
 from onceward.webhooks.retries import admit_policy, pauses_of
 from onceward.webhooks.timers import WEBHOOKS, TimerTable, Webhook, open_headers
 from onceward.work.attempt import Handler
 from onceward.work.job import Asleep, Job
+
+if TYPE_CHECKING:
+    from onceward.webhooks.http.sender import Sender
 
 # A call waits for the host of an endpoint that was read so long ago at the most.
 _FRESH_NS = 1_000_000_000
@@ -66,8 +69,8 @@ class Outward:
     """How many calls a node has under way at once."""
     concurrency_per_host: int = limits.HOST_REQUESTS_MAX
     """How many of them to one receiver at the most: fewer while it answers slowly or badly."""
-    sender: Callable[[Guard], Sender] = Sender
-    """For tests: what makes the calls."""
+    sender: "Callable[[Guard], Sender] | None" = None
+    """For tests: makes the calls instead of the usual sender."""
 
 
 @dataclass(slots=True)
@@ -100,7 +103,7 @@ class Delivery:
     """Makes the calls of one node."""
 
     def __init__(self, store: Store, timers: TimerTable, outward: Outward) -> None:
-        """Raises `BadInput`."""
+        """Raises `BadInput`, and `bad_settings` if the HTTP parser is not installed."""
         self._store = store
         self._timers = timers
         self._outward = outward
@@ -118,7 +121,7 @@ class Delivery:
         self._hosts = hosts
         self._lines = HostWaiters(hosts, elapsed_ns, hands // 4)
         self.receivers = Receivers(hosts, store.clock.now_ms)
-        self._sender = outward.sender(self.guard)
+        self._sender = (outward.sender or _load_sender())(self.guard)
         self.rates: dict[tuple[str, str], Rate] = {}
         """By caller and endpoint, since this node began; not of those beyond the first many."""
         self._known: dict[tuple[str, str], tuple[Endpoint, int]] = {}
@@ -338,6 +341,17 @@ async def default_endpoint(tx: Transaction, store: Store, caller: str) -> Endpoi
     except NoSuchEndpoint:
         secret = signing.new_secret(store.ids)
         return await endpoints.put(tx, endpoints.DEFAULT, "", secret, caller=caller)
+
+
+def _load_sender() -> "Callable[[Guard], Sender]":
+    try:
+        # Here, since applications without webhooks do not need it.
+        from onceward.webhooks.http.sender import Sender
+    except ModuleNotFoundError as error:
+        if (needed := missing(error)) is None:
+            raise
+        raise OncewardError(f"webhook calls need {needed}", code="bad_settings") from error
+    return Sender
 
 
 def _url(webhook: Webhook, endpoint: Endpoint) -> str:

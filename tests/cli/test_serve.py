@@ -82,6 +82,7 @@ def test_what_it_cannot_start_with_is_told_in_one_line(
     ("arguments", "module", "extra"),
     [
         (("serve",), "uvicorn", "server"),
+        (("serve",), "uvloop", "server"),
         (("send", "q", "1"), "aiohttp", "client"),
         (("queues",), "aiohttp", "client"),
         (("token", "ann", "--grant", "all", "--algorithm", "ES256"), "jwt", "server"),
@@ -111,7 +112,7 @@ def test_handlers_need_nothing_of_a_server(
 
 
 def test_a_module_that_nobody_offers_is_a_bug(monkeypatch: pytest.MonkeyPatch) -> None:
-    _uninstall(monkeypatch, "uvloop")
+    _uninstall(monkeypatch, "onceward.web.application")
     with pytest.raises(ModuleNotFoundError):
         run("serve")
 

@@ -17,11 +17,11 @@ from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_add
 from typing import NoReturn
 from urllib.parse import quote
 
-import idna
 import msgspec
 
 from onceward import limits
-from onceward.errors import AddressRefused, BadInput
+from onceward.errors import AddressRefused, BadInput, OncewardError
+from onceward.extras import missing
 
 Address = IPv4Address | IPv6Address
 Network = IPv4Network | IPv6Network
@@ -260,6 +260,13 @@ def _read_name(name: str) -> str | None:
     """In ASCII and lower case, without a dot at the end; None if it is no name."""
     host = name.lower()
     if not host.isascii():
+        try:
+            import idna  # here, since few names need it
+        except ModuleNotFoundError as error:
+            raise OncewardError(
+                f"host names with other letters than ASCII need {missing(error)}",
+                code="bad_settings",
+            ) from error
         try:
             host = idna.encode(host, uts46=True).decode("ascii")
         except (idna.IDNAError, UnicodeError):

@@ -1,0 +1,125 @@
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from onceward.extras import EXTRAS, missing
+
+PROJECT = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text())["project"]
+# The package of a module with another name.
+PACKAGES = {"jwt": "pyjwt", "opentelemetry": "opentelemetry-api"}
+
+# What an application in one process does, without any optional dependency.
+EMBEDDED = """
+import asyncio, sys
+for name in sys.argv[1:]:
+    sys.modules[name] = None
+import onceward, onceward.testing, onceward.tokens, onceward.web
+app = onceward.App("sqlite:///embedded.db")
+
+@app.handler("greetings")
+async def greet(job):
+    return "Hello " + job.body["name"]
+
+app.cron("0 7 * * *", "greetings", {"name": "Cem"}, zone="Europe/Berlin")
+
+async def main():
+    async with app:
+        receipt = await app.send("greetings", {"name": "Ann"}, key="1")
+        assert (await app.wait(receipt.id)).result == "Hello Ann"
+        await app.timers.set("t", queue="greetings", body={"name": "Bea"}, delay_s=60)
+        await app.timers.set("u", url="https://example.com/", delay_s=60)
+        async with app.locks.hold("printer"):
+            pass
+
+asyncio.run(main())
+"""
+
+
+def packages(extra: str) -> set[str]:
+    """The names of the packages of an extra, and of the extras in it."""
+    found = set()
+    for line in PROJECT["optional-dependencies"][extra]:
+        if line.startswith("onceward["):
+            for other in line.removeprefix("onceward[").removesuffix("]").split(","):
+                found |= packages(other)
+        found.add(line.partition(">")[0].partition("[")[0])
+    return found
+
+
+def run(program: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", program, *EXTRAS],
+        cwd=folder,
+        env={"PYTHONPATH": str(Path(__file__).parents[1])},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+
+
+def test_each_optional_module_is_in_the_extra_that_errors_name() -> None:
+    core = {line.partition(">")[0] for line in PROJECT["dependencies"]}
+    for module, extra in EXTRAS.items():
+        package = PACKAGES.get(module, module)
+        assert package in packages(extra)
+        assert package not in core
+
+
+def test_the_server_includes_all_that_commands_need() -> None:
+    assert packages("cli") | packages("client") | packages("webhooks") <= packages("server")
+
+
+def test_an_embedded_application_needs_no_extra(tmp_path: Path) -> None:
+    done = run(EMBEDDED, tmp_path)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+@pytest.mark.parametrize(
+    ("use", "error"),
+    [
+        (
+            "import onceward.client",
+            "ModuleNotFoundError: onceward.client needs aiohttp: pip install 'onceward[client]'",
+        ),
+        (
+            "from onceward.web import run_server",
+            "ModuleNotFoundError: onceward.web.run_server needs uvicorn: "
+            "pip install 'onceward[server]'",
+        ),
+        (
+            "import onceward.cli; sys.exit(onceward.cli.main(['check', 'x.db']))",
+            "onceward: this needs rich: pip install 'onceward[cli]' [bad_settings]",
+        ),
+        (
+            "import onceward\n"
+            "async def main():\n"
+            "    async with onceward.App('memory://', outward=onceward.Outward()): pass\n"
+            "asyncio.run(main())",
+            "webhook calls need httptools: pip install 'onceward[webhooks]'",
+        ),
+        (
+            "import onceward; onceward.App('postgresql://localhost/x')",
+            "postgresql:// needs asyncpg: pip install 'onceward[postgres]'",
+        ),
+        (
+            "from onceward.webhooks.http.addresses import Guard; Guard().parse('http://bücher.de')",
+            "need idna: pip install 'onceward[webhooks]'",
+        ),
+    ],
+    ids=["client", "server", "cli", "webhooks", "postgres", "names"],
+)
+def test_an_error_names_the_extra_to_install(use: str, error: str, tmp_path: Path) -> None:
+    hide = "import asyncio, sys\nfor name in sys.argv[1:]:\n    sys.modules[name] = None\n"
+    done = run(hide + use, tmp_path)
+    assert done.returncode != 0
+    assert error in done.stderr.splitlines()[-1]
+
+
+def test_a_module_of_no_extra_has_no_advice() -> None:
+    assert missing(ModuleNotFoundError("no", name="numpy.core")) is None
+    assert missing(ModuleNotFoundError("no", name="rich.table")) == (
+        "rich: pip install 'onceward[cli]'"
+    )
