@@ -119,7 +119,7 @@ def _lines(
     info = _plain(info)
     yield path, f"{_word(info)}{default}"
     if isinstance(info, inspect.UnionType):
-        for one in info.types:
+        for one in map(_plain, info.types):
             tagged = isinstance(one, inspect.StructType) and one.tag is not None
             yield from _inner(f"{path}<{one.tag}>" if tagged else path, one, within)
     else:
@@ -157,7 +157,8 @@ def _plain(info: inspect.Type) -> inspect.Type:
 
 
 def _word(info: inspect.Type) -> str:
-    """A type without what is inside."""
+    """A type without the values inside."""
+    info = _plain(info)
     if isinstance(info, inspect.UnionType):
         return " | ".join(sorted(_word(one) for one in info.types))
     if isinstance(info, inspect.StructType):
