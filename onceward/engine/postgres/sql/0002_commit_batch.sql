@@ -1,57 +1,55 @@
--- Many commits in one call: each is applied whole or not at all, whatever becomes of the others.
+-- Many commits in one call. Each is applied completely or not at all, independently of the others.
 --
--- The writes of all members come sorted by key, those of one key in the order of arrival; only
--- `turns` has them in the order of the members. One call is one transaction of its own, at READ
--- COMMITTED:
+-- The writes of all members are sorted by key, those of one key in the order of arrival. Only
+-- `turns` has them in the order of the members. One call is one transaction at READ COMMITTED:
 --
--- 1. Claim: insert a row for every key that some write does not expect to be there at a certain
---    version. Where there is a row already, this does nothing. So no one else can bring such a
---    key into being before this transaction has ended.
--- 2. Lock the rows that were there already.
--- 3. Judge the members in their order, each seeing what the ones before it have done.
--- 4. Write what has changed, and remove the claims of members that lost.
+-- 1. Claim: insert a row for every key with a write that does not expect a certain version. An
+--    existing row is left unchanged. Until this transaction ends, no other can create such a key.
+-- 2. Lock the rows that existed before.
+-- 3. Evaluate the members in their order. Each one sees the writes of those before it.
+-- 4. Write the changes, and remove the claims of members that failed.
 --
--- No deadlock: claims are made in the order of keys, and so are locks. Who waits for a lock
--- waits for one who has made all his claims, and who writes waits for no one.
+-- There are no deadlocks: claims and locks are acquired in the order of keys. A transaction that
+-- waits for a lock waits for one that has made all its claims, and one that writes never waits.
 --
--- Who expects a version and finds none needs no claim: that version is gone for ever.
+-- A write that expects a version and finds no row needs no claim, since versions are never reused.
 
 CREATE FUNCTION @schema@.commit_batch(
-    deadline double precision,   -- seconds since the epoch: later than that, refuse to begin
-    claimed int,                 -- how many keys are claimed
-    tangled boolean,             -- whether a key is named by more than one member
+    deadline double precision,   -- seconds since the epoch, after which the call is rejected
+    claimed int,                 -- the number of claimed keys
+    tangled boolean,             -- whether a key occurs in more than one member
     partitions text[],           -- of each write
     sorts text[],
-    contents text[],             -- what a put writes; empty for others
-    expiries bigint[],           -- the largest number: never
+    contents text[],             -- the value of a put; otherwise empty
+    expiries bigint[],           -- the largest number means never
     expects bigint[],            -- a version, 0 for absent, -1 for any
     kinds int[],                 -- 0 check, 1 put, 2 delete
-    members int[],               -- to which member it belongs, counted from 1
+    members int[],               -- the member of the write, counted from 1
     roles int[],                 -- sum of: 1 first of its key, 2 is the claim, 4 its key is claimed
-    times bigint[],              -- what time it is for each member
+    times bigint[],              -- the time of each member
     -- Only if tangled:
     firsts int[],                -- the first write of the same key
     turns int[],                 -- all writes in the order of the members
     ends int[],                  -- where in `turns` each member ends
-    OUT base bigint,             -- member m has got the version base + m
-    OUT failed int[]             -- the writes whose expectation did not hold
+    OUT base bigint,             -- the version of member m is base + m
+    OUT failed int[]             -- the writes whose expectation failed
 )
 LANGUAGE plpgsql
 AS $$
 DECLARE
     never CONSTANT bigint := 9223372036854775807;
     total CONSTANT int := cardinality(members);
-    -- What stood under the key of each write: where, and with what version and expiry.
+    -- The row of the key of each write before the call: its location, version and expiry.
     places tid[];
     versions bigint[];
     expirations bigint[];
-    deciding int[];      -- by the first write of a key: which write decides about it; 0 for none
-    targets tid[];       -- by write: the row that a put writes to
+    deciding int[];      -- by the first write of a key: the write that decides; 0 for none
+    targets tid[];       -- by write: the target row of a put
     removals tid[];
     inserted int;
-    found int;           -- rows of claimed keys that were there already
-    kept int;            -- claims that are what their winner wrote
-    puts int;            -- rows to be written, and to be removed
+    found int;           -- rows of claimed keys that existed before
+    kept int;            -- claims that contain the final value
+    puts int;            -- rows to write, and to remove
     deletes int;
     written int;
     losers int[] := '{}';
@@ -77,10 +75,9 @@ BEGIN
     ON CONFLICT DO NOTHING;
     GET DIAGNOSTICS inserted = ROW_COUNT;
 
-    -- 2. Lock, in the order of keys. What was inserted above was absent; if that is all that was
-    -- claimed, these keys need no second look.
-    -- The expectations are compared on the way, which is all there is to judge unless members
-    -- depend on each other.
+    -- 2. Lock, in the order of keys. Rows inserted above were absent; if all claims were inserted,
+    -- these keys need no lookup. The expectations are compared at the same time, which is the whole
+    -- evaluation unless members depend on each other.
     SELECT array_agg(o.ctid), array_agg(o.version), array_agg(o.expiry),
         count(o.ctid) FILTER (WHERE o.role & 4 <> 0),
         count(*) FILTER (WHERE o.ctid IS NULL AND o.role & 2 <> 0 AND o.kind = 1),
@@ -108,7 +105,7 @@ BEGIN
         RAISE EXCEPTION 'a record went away between claim and lock' USING ERRCODE = '40001';
     END IF;
 
-    -- 3. Judge.
+    -- 3. Evaluate.
     IF tangled THEN
         deciding := array_fill(0, ARRAY[total]);
         failed := '{}';
@@ -152,7 +149,7 @@ BEGIN
         );
     END IF;
 
-    -- 4. Write. If everyone has won, and every claim is a put, all goes where it was found.
+    -- 4. Write. If all members succeeded and every claim is a put, each row is written in place.
     IF deciding IS NULL THEN
         targets := places;
         IF deletes > 0 THEN
@@ -176,8 +173,8 @@ BEGIN
                 END IF;
             END IF;
         END LOOP;
-        -- Claims that are not to stay as they are: a loser's, one for a mere check or delete, or
-        -- one that a later member has overwritten.
+        -- Claims to replace or remove: of a failed member, of a check or delete, or overwritten by
+        -- a later member.
         FOR row IN
             SELECT u.w, r.ctid
             FROM unnest(partitions, sorts, roles) WITH ORDINALITY AS u(p, s, role, w)

@@ -1,20 +1,20 @@
--- Where each lane stands, so that an answer that was lost can be asked for.
+-- The position of each lane, by which the result of a lost response is recovered.
 --
--- A lane is one connection that commits. It numbers its batches, and sends one at a time. What
--- became of a batch is noted in its own transaction, in the one row of its lane. When an answer is
--- lost, another connection asks for it, and in doing so gives the batch up: should it still be on
--- its way, it is refused when it arrives, however late that is. So is one whose lane is gone.
+-- A lane is one connection that commits. It numbers its batches and sends one at a time. The result
+-- of a batch is stored in its transaction, in the row of its lane. When a response is lost, another
+-- connection queries the result and thereby cancels the batch: if it arrives later, it is rejected.
+-- A batch whose lane was removed is rejected as well.
 
 CREATE TABLE @schema@.lane (
     id bigint PRIMARY KEY,
-    number bigint NOT NULL,     -- of the last batch that was applied, or given up
-    base bigint,                -- its answer, as below; null if it was given up
+    number bigint NOT NULL,     -- of the last batch that was applied or cancelled
+    base bigint,                -- its result, as below; null if it was cancelled
     failed text,
     used_at timestamptz NOT NULL
 ) WITH (fillfactor = 25);
 
--- What this transaction commits is on disk before anyone is told, whatever the server, the user or
--- a pooler has set at that moment.
+-- Commits are on disk before the response, independently of the settings of the server, the user or
+-- a pooler.
 CREATE FUNCTION @schema@.be_durable() RETURNS text
 LANGUAGE sql
 AS $$
@@ -22,7 +22,8 @@ AS $$
         WHEN 'off' THEN set_config('synchronous_commit', 'on', true) END;
 $$;
 
--- A new lane. Those that have long not been used go: their nodes are gone, or open another.
+-- Open a new lane, and remove lanes that were unused for long: their nodes are gone or open
+-- another.
 CREATE FUNCTION @schema@.open_lane() RETURNS bigint
 LANGUAGE sql
 AS $$
@@ -52,15 +53,15 @@ CREATE FUNCTION @schema@.commit_lane(
     firsts int[],
     turns int[],
     ends int[],
-    OUT base bigint,            -- member m has got the version base + m
-    OUT failed text             -- the writes whose expectation did not hold: numbers and commas
+    OUT base bigint,            -- the version of member m is base + m
+    OUT failed text             -- the writes whose expectation failed: numbers and commas
 )
 LANGUAGE plpgsql
 AS $$
 BEGIN
     PERFORM @schema@.be_durable();
-    -- Who asks for the outcome meanwhile waits here for it. A lane that does not stand at the batch
-    -- before this one has lost some: the server is another one, behind the same pooler.
+    -- A concurrent query of the outcome waits here. A lane that is not at the preceding batch has
+    -- lost some: a pooler has switched to another server.
     PERFORM FROM @schema@.lane AS l WHERE l.id = lane_id AND l.number = batch_number - 1 FOR UPDATE;
     IF NOT FOUND THEN
         RAISE EXCEPTION 'this batch of commits was given up' USING ERRCODE = 'OW001';
@@ -77,12 +78,12 @@ BEGIN
 END
 $$;
 
--- What became of a batch, and it will become nothing else. Asked twice, it says the same.
+-- The final result of a batch; cancels it if it was not applied. Idempotent.
 CREATE FUNCTION @schema@.settle_batch(
     lane_id bigint,
     batch_number bigint,
-    OUT known boolean,          -- false if the lane is gone
-    OUT base bigint,            -- as above; null if it was not applied, and never will be
+    OUT known boolean,          -- false if the lane was removed
+    OUT base bigint,            -- as above; null if it will never be applied
     OUT failed text
 )
 LANGUAGE plpgsql
@@ -93,7 +94,7 @@ BEGIN
     PERFORM @schema@.be_durable();
     SELECT l.number, l.base, l.failed INTO last, base, failed
     FROM @schema@.lane AS l WHERE l.id = lane_id FOR UPDATE;
-    known := FOUND AND last < 9223372036854775807;  -- which stands for a lane that is gone
+    known := FOUND AND last < 9223372036854775807;  -- the number of a lost lane
     IF last < batch_number THEN
         base := NULL;
         UPDATE @schema@.lane AS l SET number = batch_number, base = NULL, failed = NULL

@@ -1,9 +1,9 @@
--- Which incarnation of the database this is. A failover, a restore or a clone begins a new one.
+-- The incarnation of the database. A failover, a restore or a clone starts a new one.
 --
--- Commits that were acknowledged may be missing then, and the sequence of versions may be behind
--- the versions of lost records. So every connection calls `find_incarnation` before it is used:
--- the first one that finds another server than the one noted here moves the sequence forward, so
--- that no version is given twice, and notes the new incarnation for all nodes.
+-- Acknowledged commits may be missing then, and the sequence of versions may be behind the versions
+-- of lost records. Every connection therefore calls `find_incarnation` before it is used. The first
+-- one that finds another server than the recorded one advances the sequence, so that versions are
+-- never reused, and records the new incarnation for all nodes.
 
 CREATE TABLE @schema@.incarnation (
     number bigint PRIMARY KEY,
@@ -12,17 +12,17 @@ CREATE TABLE @schema@.incarnation (
     timeline text,
     place text NOT NULL,
     started text,
-    base bigint NOT NULL,           -- all its versions are larger
+    base bigint NOT NULL,           -- less than all its versions
     began_at timestamptz NOT NULL,
-    lost bigint NOT NULL DEFAULT 0, -- how many acknowledged batches of commits are missing
+    lost bigint NOT NULL DEFAULT 0, -- the number of missing acknowledged batches
     accepted_at timestamptz         -- when an operator accepted that loss
 );
 
--- What tells servers, and copies on one server, apart. A part that may not be read is null.
+-- The identity of a server, or of a copy on one server. Parts without read permission are null.
 CREATE FUNCTION @schema@.server_identity(
     OUT system text,
-    OUT timeline text,              -- a promotion or a point-in-time recovery begins a new one
-    OUT place text,                 -- the database and the table: a dump restored here has others
+    OUT timeline text,              -- a promotion or a point-in-time recovery starts a new one
+    OUT place text,                 -- the database and the table, which differ in a restored dump
     OUT started text                -- the server's start, if one of the first two is null
 )
 LANGUAGE plpgsql
@@ -34,7 +34,7 @@ BEGIN
         system := NULL;
     END;
     BEGIN
-        -- Not pg_control_checkpoint(): that one lags behind a promotion.
+        -- Not pg_control_checkpoint(), which lags behind a promotion.
         timeline := left(pg_walfile_name(pg_current_wal_lsn()), 8);
     EXCEPTION WHEN OTHERS THEN
         timeline := NULL;
@@ -47,20 +47,20 @@ BEGIN
 END
 $$;
 
--- The incarnation that counts now. Runs with the rights of its owner: others need not be able to
--- set the sequence.
+-- The current incarnation. Runs with the rights of its owner, so that others need no right to set
+-- the sequence.
 CREATE FUNCTION @schema@.find_incarnation(
-    known_id text,                  -- the one that the caller knows, or nothing
+    known_id text,                  -- the incarnation of the caller, or empty
     known_number bigint,
-    lanes bigint[],                 -- lanes of the caller
-    numbers bigint[],               -- and the last number that was acknowledged on each
+    lanes bigint[],                 -- the lanes of the caller
+    numbers bigint[],               -- the last acknowledged number of each
     OUT number bigint,
     OUT id text,
-    OUT since_ms bigint,            -- when it began; 0 for the first one
+    OUT since_ms bigint,            -- when it started; 0 for the first one
     OUT server text,                -- for the log
-    OUT began boolean,              -- whether this call has begun it
-    OUT lost bigint,                -- missing batches of commits, of all whose loss is not accepted
-    OUT lost_at text                -- when the last loss was found
+    OUT began boolean,              -- whether this call has started it
+    OUT lost bigint,                -- missing batches of commits whose loss was not accepted
+    OUT lost_at text                -- when the last loss was detected
 )
 LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
@@ -68,7 +68,7 @@ AS $$
 DECLARE
     here record;
     last record;
-    short bigint;                   -- lanes that are missing or behind, and by how many batches
+    short bigint;                   -- lanes that are missing or behind, and their missing batches
     missing bigint;
     base bigint := 0;
 BEGIN
@@ -79,7 +79,7 @@ BEGIN
             PERFORM @schema@.be_durable();
             LOCK TABLE @schema@.incarnation IN EXCLUSIVE MODE;
         END IF;
-        -- What is null tells nothing: users with other rights must not seem to be other servers.
+        -- Null parts are not compared: users with other rights must not look like other servers.
         SELECT i.number, i.id, i.began_at, i.system <> here.system IS TRUE
             OR i.timeline <> here.timeline IS TRUE
             OR i.started <> here.started IS TRUE
@@ -92,12 +92,12 @@ BEGIN
         EXIT WHEN last.id IS NOT NULL AND NOT last.changed AND short = 0;
         CONTINUE WHEN look = 1;
 
-        -- Lanes that are behind, while this is the incarnation on which they were acknowledged:
-        -- commits were lost though the server seems to be the same.
+        -- Lanes that are behind in the same incarnation: commits were lost although the server
+        -- seems to be the same.
         IF last.id IS NULL OR last.changed OR last.id = known_id THEN
             IF last.id IS NOT NULL THEN
-                -- By chance, so that two copies which both lost the same commits do not give
-                -- the same versions.
+                -- Random, so that two copies that lost the same commits do not assign the same
+                -- versions.
                 SELECT greatest(nextval('@schema@.batch'), max(l.id), max(l.base))
                     + ((1 + floor(random() * 64))::bigint << 40)
                 INTO base FROM @schema@.lane AS l;
@@ -116,8 +116,7 @@ BEGIN
             UPDATE @schema@.incarnation AS i SET lost = i.lost + missing, accepted_at = NULL
             WHERE i.number = last.number;
         END IF;
-        -- So that the loss is counted once. A lane that is gone must not seem to be known: its
-        -- number is the largest there is.
+        -- So that the loss is counted once. The largest number marks a lane as lost.
         INSERT INTO @schema@.lane
         SELECT a.id, 9223372036854775807, NULL, NULL, clock_timestamp()
         FROM unnest(lanes, numbers) AS a(id, number)
@@ -140,7 +139,7 @@ BEGIN
 END
 $$;
 
--- For an operator who has dealt with lost commits: ends the alarm on all nodes.
+-- For operators after a loss of commits: ends the alarm on all nodes.
 CREATE FUNCTION @schema@.accept_lost_commits() RETURNS bigint
 LANGUAGE sql
 AS $$
