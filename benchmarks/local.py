@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+from rich.console import Console
 
 from benchmarks import figures, machine, page, session, table
 from benchmarks.figures import Report
-from onceward.cli.calls import print_json
-from onceward.cli.display import Display, complain, console
+from onceward.cli.display import Display, complain, print_json
 from onceward.clock import Clock
 from onceward.errors import BadInput, OncewardError
 
@@ -101,7 +101,8 @@ def _bench(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print_json(msgspec.to_builtins(report))
     else:
-        table.show(report, console())
+        width = None if sys.stdout.isatty() else 100
+        table.show(report, Console(highlight=False, width=width))
         syncs = report.cases[0].side(machine.SYNCS)
         if syncs is not None and any(map(machine.in_memory, syncs.runs)):
             print(f"{arguments.folder} is in memory: nothing is durable there")

@@ -57,7 +57,7 @@ class Alarms:
         self.raise_(
             DAMAGED_RECORDS,
             f"{len(self._damaged)} damaged records found. The first one is {first!a}: {reason}."
-            f"{last} Run `onceward check`, and restore a backup.",
+            f"{last} Run `onceward db check`, and restore a backup.",
         )
 
     def reset(self) -> None:

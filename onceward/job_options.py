@@ -25,9 +25,9 @@ class JobOptions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     order_key: str | None = None
     """Jobs of one queue with the same order key run one after the other, in order."""
     limit_key: str | None = None
-    """The queue's setting `limit_per_key` bounds the running jobs with the same limit key."""
+    """Jobs with the same limit key share the limit `limit_per_key` of the queue."""
     priority: Annotated[int, Meta(ge=0, le=limits.PRIORITY_MAX)] = PRIORITY_DEFAULT
-    """0 runs first."""
+    """The priority: 0 runs first."""
     attempts_max: Annotated[int, Meta(ge=0)] | None = None
     """The number of attempts after which a failure is final. 0: no limit; None: the setting of
     the queue."""

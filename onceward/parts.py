@@ -1,8 +1,8 @@
 """The registry of parts: kinds of records and due entries that each capability declares.
 
 A capability has a module `register` with one constant, `PART`. `load` returns all of them, in the
-order of `onceward.capabilities`. Generic code goes by this list: `onceward check`, nodes, and the
-page of capabilities in the reference.
+order of `onceward.capabilities`. Generic code goes by this list: `onceward db check`, nodes, and
+the page of capabilities in the reference.
 
 The modules are loaded by name. So a new capability is a folder and an entry in
 `onceward.capabilities`, and the parts can declare records of any layer above this one.
@@ -134,7 +134,7 @@ def all_kinds() -> list[Kind]:
 
 @cache
 def all_rules() -> list[Rule]:
-    """All invariants of a database, for `onceward check`."""
+    """All invariants of a database, for `onceward db check`."""
     rules = [*COMMON_RULES, *(rule for part in load().values() for rule in part.rules)]
     kinds: dict[str, list[Kind]] = {}
     for kind in all_kinds():

@@ -23,7 +23,7 @@ import msgspec
 from onceward import errors as error_table
 from onceward import limits as limit_table
 from onceward.capabilities import CAPABILITIES
-from onceward.cli import _parser
+from onceward.cli import make_parser
 from onceward.parts import attributes
 from onceward.parts import load as load_parts
 from onceward.web.api import ROUTES
@@ -100,7 +100,7 @@ def table(*rows: tuple[str, ...]) -> str:
 def commands() -> str:
     """Every command, with its arguments."""
     os.environ["COLUMNS"] = "100"
-    whole = _parser()
+    whole = make_parser().complete_all()
     parts = ["# Commands\n", _MADE, f"{whole.epilog}\n"]
     for names, parser in _commands(whole, ("onceward",)):
         parts.append(f"{'#' * len(names)} {' '.join(names)}\n")

@@ -173,7 +173,7 @@ async def test_each_key_takes_effect_once_however_often_the_process_is_killed(
     assert callers.ids.keys() == set(keys)
     again = await judge(victim.path, callers, keys)
     check = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "onceward", "check", victim.path),
+        *(sys.executable, "-m", "onceward", "db", "check", victim.path),
         cwd=ROOT,
         stdout=asyncio.subprocess.PIPE,
     )

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from onceward import __version__, cli, keys, limits
+from onceward.cli.display import Display
 from onceward.engine.sqlite import SQLiteEngine
 from onceward.errors import TABLE
 from tests.bank import Bank
@@ -53,10 +54,10 @@ def test_the_version_is_told(capsys: Capture) -> None:
 
 @pytest.mark.parametrize("command", ["inspect", "backup", "check"])
 def test_every_command_explains_itself(capsys: Capture, command: str) -> None:
-    assert run(command, "--help") == 0
+    assert run("db", command, "--help") == 0
     text = capsys.readouterr().out
     assert "FILE" in text
-    assert f"example: onceward {command} " in " ".join(text.split())
+    assert f"example: onceward db {command} " in " ".join(text.split())
 
 
 def test_the_help_lists_the_exit_codes(capsys: Capture) -> None:
@@ -68,29 +69,31 @@ def test_the_help_lists_the_exit_codes(capsys: Capture) -> None:
     assert "77 not allowed" in text
 
 
-@pytest.mark.parametrize("arguments", [(), ("dance",), ("inspect",), ("backup", "a.db")])
+@pytest.mark.parametrize("arguments", [(), ("dance",), ("db", "inspect"), ("db", "backup", "a.db")])
 def test_wrong_usage_is_explained(capsys: Capture, arguments: tuple[str, ...]) -> None:
     assert run(*arguments) == 2
     shown = capsys.readouterr()
     assert shown.out == ""
-    assert shown.err.startswith("usage: onceward ")
+    assert shown.err.startswith("onceward: ")
+    assert "--help`. [bad_request]\n" in shown.err
+    assert shown.err.count("\n") == 1
 
 
 async def test_inspect_is_for_people(tmp_path: Path, capsys: Capture) -> None:
     path = await crashed(tmp_path / "a.db", FOLDED, UNFOLDED)
-    assert run("inspect", path) == 0
+    assert run("db", "inspect", path) == 0
     shown = capsys.readouterr()
     lines = [" ".join(line.split()) for line in shown.out.splitlines()]
     assert f"database {path}" in lines
     assert "owner none: no process has it open" in lines
     assert "last commit 3" in lines
     assert "table 2 records, as of commit 1" in lines
-    assert "oldest due nothing waits for its time" in lines
+    assert "oldest due none" in lines
     assert "shop 2 28 bytes" in lines
     assert "seat 1 6 bytes" in lines
     assert "total 3 34 bytes" in lines
     [journal] = [line for line in lines if line.startswith("journal ")]
-    assert "2 commits not yet in the table, that change 2 records" in journal
+    assert "2 commits not yet in the table, with changes of 2 records" in journal
     assert shown.err == ""
 
 
@@ -98,7 +101,7 @@ async def test_inspect_says_what_is_due(tmp_path: Path, capsys: Capture) -> None
     path = tmp_path / "a.db"
     async with SQLiteEngine(str(path)) as engine:
         await commit(engine, {("due#1", keys.join(5_000, "late")): b"1"})
-        assert run("inspect", path) == 0
+        assert run("db", "inspect", path) == 0
         shown = capsys.readouterr().out
         assert "1970-01-01 00:00:05+00:00 (" in shown
         assert " late), due#1" in shown
@@ -110,7 +113,7 @@ async def test_inspect_says_what_is_due(tmp_path: Path, capsys: Capture) -> None
                 ("due#1", keys.join(253_000_000_000_000, "far")): b"1",
             },
         )
-    assert run("inspect", path) == 0
+    assert run("db", "inspect", path) == 0
     shown = capsys.readouterr().out
     assert "(in " in shown
     assert "journal      none" in shown
@@ -122,13 +125,13 @@ async def test_inspect_shows_a_time_beyond_the_calendar_as_a_number(
     path = tmp_path / "a.db"
     async with SQLiteEngine(str(path)) as engine:
         await commit(engine, {("due#1", keys.join(limits.KEY_NUMBER_MAX, "never")): b"1"})
-    assert run("inspect", path) == 0
+    assert run("db", "inspect", path) == 0
     assert f"{limits.KEY_NUMBER_MAX} ms after 1970 (in " in capsys.readouterr().out
 
 
 async def test_inspect_json_is_for_programs(tmp_path: Path, capsys: Capture) -> None:
     path = await crashed(tmp_path / "a.db", FOLDED, UNFOLDED)
-    assert run("inspect", "--json", path) == 0
+    assert run("db", "inspect", "--json", path) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["kinds"] == {
         "shop": {"records": 2, "bytes": 28},
@@ -145,27 +148,27 @@ async def test_inspect_json_is_for_programs(tmp_path: Path, capsys: Capture) -> 
 
 async def test_backup_says_what_it_copied(tmp_path: Path, capsys: Capture) -> None:
     path = await crashed(tmp_path / "a.db", FOLDED, UNFOLDED)
-    assert run("backup", path, tmp_path / "copy.db") == 0
+    assert run("db", "backup", path, tmp_path / "copy.db") == 0
     shown = capsys.readouterr().out
-    assert shown.startswith("copied 3 records (")
+    assert shown.startswith("Copied 3 records (")
     assert f") as of commit 3 to {tmp_path / 'copy.db'} in " in shown
-    assert run("backup", "--quiet", "--force", path, tmp_path / "copy.db") == 0
+    assert run("db", "backup", "--quiet", "--force", path, tmp_path / "copy.db") == 0
     assert capsys.readouterr() == ("", "")
-    assert run("check", tmp_path / "copy.db") == 0
+    assert run("db", "check", tmp_path / "copy.db") == 0
 
 
 async def test_check_says_in_one_line_that_all_is_well(tmp_path: Path, capsys: Capture) -> None:
     path = await crashed(tmp_path / "a.db", FOLDED, UNFOLDED)
-    assert run("check", path) == 0
-    assert capsys.readouterr() == (f"{path} is fine: 3 records, 3 commits\n", "")
-    assert run("check", "--quiet", path) == 0
+    assert run("db", "check", path) == 0
+    assert capsys.readouterr() == (f"{path} is intact: 3 records, 3 commits\n", "")
+    assert run("db", "check", "--quiet", path) == 0
     assert capsys.readouterr() == ("", "")
 
 
 async def test_check_lists_the_problems(tmp_path: Path, capsys: Capture) -> None:
     path = await crashed(tmp_path / "a.db", FOLDED, UNFOLDED)
     corrupt(segments(path)[0], b"fresh", b"flesh")
-    assert run("check", path) == TABLE["damaged"].exit
+    assert run("db", "check", path) == TABLE["damaged"].exit
     shown = capsys.readouterr()
     assert shown.out.startswith("journal: a.db-log.")
     assert shown.out.count("\n") == 1
@@ -178,7 +181,7 @@ async def test_check_says_when_there_are_more_problems(tmp_path: Path, capsys: C
     path = tmp_path / "a.db"
     await closed(path, *({("p", f"{n}-{m}"): b"1" for m in range(60)} for n in range(2)))
     alter(path, "UPDATE record SET value = '{'")
-    assert run("check", path) == TABLE["damaged"].exit
+    assert run("db", "check", path) == TABLE["damaged"].exit
     shown = capsys.readouterr()
     assert shown.out.count("\n") == 100
     assert "more than 100 problems found" in shown.err
@@ -228,7 +231,7 @@ async def test_each_bad_file_has_its_message_and_exit_code(
     path = tmp_path / "a.db"
     await make(path)  # type: ignore[misc]
     target = [tmp_path / "copy.db"] if command == "backup" else []
-    assert run(command, path, *target) == TABLE[code].exit
+    assert run("db", command, path, *target) == TABLE[code].exit
     shown = capsys.readouterr()
     assert shown.out == ""
     assert shown.err.startswith("onceward: ")
@@ -245,7 +248,7 @@ async def test_a_garbage_segment_stops_all_but_the_check(
     path = await crashed(tmp_path / "a.db", FOLDED, UNFOLDED)
     segments(path)[0].write_bytes(b"garbage")
     target = [tmp_path / "copy.db"] if command == "backup" else []
-    assert run(command, path, *target) == TABLE["damaged"].exit
+    assert run("db", command, path, *target) == TABLE["damaged"].exit
     assert "its header is truncated" in capsys.readouterr().err
 
 
@@ -256,17 +259,17 @@ async def test_an_unreadable_segment_is_named(
     segment = segments(path)[0]
     segment.unlink()
     segment.mkdir()  # permissions do not stop the superuser; this does
-    assert run("inspect", path) == TABLE["storage_failed"].exit
+    assert run("db", "inspect", path) == TABLE["storage_failed"].exit
     assert f"{segment} cannot be read: Is a directory." in capsys.readouterr().err
 
 
 async def test_a_read_only_folder_is_no_obstacle_to_looking(tmp_path: Path) -> None:
     path = await closed(tmp_path / "a.db", *FOLDED)
     tmp_path.chmod(0o555)
-    shown = start("check", path, before=POWERLESS)
-    assert shown.stdout == f"{path} is fine: 2 records, 1 commits\n"
+    shown = start("db", "check", path, before=POWERLESS)
+    assert shown.stdout == f"{path} is intact: 2 records, 1 commits\n"
     assert sorted(os.listdir(tmp_path)) == ["a.db", "a.db-owner"]
-    shown = start("backup", path, tmp_path / "b.db", before=POWERLESS)
+    shown = start("db", "backup", path, tmp_path / "b.db", before=POWERLESS)
     assert shown.returncode == TABLE["read_only"].exit
     tmp_path.chmod(0o755)
 
@@ -278,12 +281,12 @@ def test_a_crashed_database_in_a_read_only_folder_can_be_read_or_says_why(tmp_pa
         bank.kill()
     assert Path(f"{path}-wal").stat().st_size > 0
     tmp_path.chmod(0o555)
-    shown = start("check", path, before=POWERLESS)
-    assert shown.stdout.startswith(f"{path} is fine: ")
+    shown = start("db", "check", path, before=POWERLESS)
+    assert shown.stdout.startswith(f"{path} is intact: ")
     tmp_path.chmod(0o755)
     Path(f"{path}-shm").unlink()
     tmp_path.chmod(0o555)
-    shown = start("check", path, before=POWERLESS)
+    shown = start("db", "check", path, before=POWERLESS)
     assert "SQLite keeps its locks in" in shown.stderr
     assert shown.returncode == TABLE["read_only"].exit
     tmp_path.chmod(0o755)
@@ -294,7 +297,7 @@ async def test_a_copy_that_may_not_grow_any_more_leaves_nothing_behind(tmp_path:
         tmp_path / "a.db", {("p", str(n)): b"[%s]" % b"".ljust(30_000) for n in range(9)}
     )
     limit = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 17, 1 << 17))"
-    shown = start("backup", path, tmp_path / "copy.db", before=limit)
+    shown = start("db", "backup", path, tmp_path / "copy.db", before=limit)
     assert shown.stderr.endswith(" [storage_full]\n")
     assert shown.returncode == TABLE["storage_full"].exit
     assert sorted(os.listdir(tmp_path)) == ["a.db", "a.db-owner"]
@@ -303,7 +306,7 @@ async def test_a_copy_that_may_not_grow_any_more_leaves_nothing_behind(tmp_path:
 async def test_a_file_that_may_not_be_read_is_said_to_be_so(tmp_path: Path) -> None:
     path = await closed(tmp_path / "a.db", *FOLDED)
     path.chmod(0o200)
-    shown = start("inspect", path, before=POWERLESS)
+    shown = start("db", "inspect", path, before=POWERLESS)
     assert "no permission to read" in shown.stderr
     assert shown.returncode == TABLE["storage_failed"].exit
 
@@ -319,19 +322,19 @@ def test_all_commands_work_on_a_busy_database(tmp_path: Path) -> None:
     with Bank(path) as bank:
         for number in range(2):
             transfers = len(bank.work(100))
-            shown = start("inspect", path, "--json")
+            shown = start("db", "inspect", path, "--json")
             assert json.loads(shown.stdout)["kinds"]["transfer"]["records"] >= transfers
-            shown = start("check", path)
+            shown = start("db", "check", path)
             assert (shown.returncode, shown.stderr) == (0, "")
-            shown = start("backup", path, tmp_path / f"{number}.db")
+            shown = start("db", "backup", path, tmp_path / f"{number}.db")
             assert (shown.returncode, shown.stderr) == (0, "")
             bank.work(1)
-    assert run("check", tmp_path / "0.db") == 0
+    assert run("db", "check", tmp_path / "0.db") == 0
 
 
 async def test_a_reader_that_goes_away_is_no_error(tmp_path: Path) -> None:
     path = await closed(tmp_path / "a.db", *FOLDED)
-    for arguments in (["inspect"], ["inspect", "--json"], ["check"]):
+    for arguments in (["db", "inspect"], ["db", "inspect", "--json"], ["db", "check"]):
         out, into = os.pipe()
         os.close(out)
         process = subprocess.run(  # noqa: ASYNC221
@@ -347,11 +350,11 @@ def test_a_signal_ends_a_command_and_leaves_nothing_behind(
 ) -> None:
     path = asyncio.run(closed(tmp_path / "a.db", *FOLDED))
     before = signal.getsignal(signal.SIGTERM)
-    monkeypatch.setattr(cli.files.Display, "show", lambda *_: os.kill(os.getpid(), number))
+    monkeypatch.setattr(Display, "show", lambda *_: os.kill(os.getpid(), number))
     # Tests that a shell runs in the background have Ctrl-C ignored.
     interrupt = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
-        assert run("backup", path, tmp_path / "copy.db") == code
+        assert run("db", "backup", path, tmp_path / "copy.db") == code
     finally:
         signal.signal(signal.SIGINT, interrupt)
     assert sorted(os.listdir(tmp_path)) == ["a.db", "a.db-owner"]
@@ -362,7 +365,8 @@ async def test_progress_is_shown_on_a_terminal_and_only_there(tmp_path: Path) ->
     path = await closed(tmp_path / "a.db", *FOLDED)
     script = (
         "import sys; from onceward import cli; cli.display.PATIENCE_NS = -1; "
-        f"sys.exit(cli.main(['backup', {str(path)!r}, {str(tmp_path / 'copy.db')!r}, '--force']))"
+        f"copy = [{str(path)!r}, {str(tmp_path / 'copy.db')!r}, '--force']; "
+        "sys.exit(cli.main(['db', 'backup', *copy]))"
     )
 
     def shown(*options: str) -> bytes:
@@ -375,7 +379,7 @@ async def test_progress_is_shown_on_a_terminal_and_only_there(tmp_path: Path) ->
             env=environment,
         )
         assert process.returncode == 0
-        assert process.stdout.startswith(b"copied 2 records")
+        assert process.stdout.startswith(b"Copied 2 records")
         os.close(child)
         text = b""
         try:
@@ -395,7 +399,7 @@ async def test_progress_is_not_shown_when_told_to_be_quiet(
     path = await closed(tmp_path / "a.db", *FOLDED)
     monkeypatch.setattr(cli.display, "PATIENCE_NS", -1)
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
-    assert run("backup", "--quiet", path, tmp_path / "copy.db") == 0
+    assert run("db", "backup", "--quiet", path, tmp_path / "copy.db") == 0
     assert capsys.readouterr() == ("", "")
-    assert run("check", path) == 0
+    assert run("db", "check", path) == 0
     assert "checking records" in capsys.readouterr().err

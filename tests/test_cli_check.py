@@ -1,4 +1,4 @@
-"""`onceward check` knows the rules of the parts, not only those of the file."""
+"""`onceward db check` knows the rules of the parts, not only those of the file."""
 
 import asyncio
 from pathlib import Path
@@ -57,15 +57,15 @@ async def break_it(path: Path, ids: list[str]) -> None:
 
 async def test_a_schedule_as_it_should_be_is_fine(tmp_path: Path, capsys: Capture) -> None:
     await scheduled(tmp_path / "a.db")
-    assert cli.main(["check", str(tmp_path / "a.db")]) == 0
-    assert " is fine: 9 records" in capsys.readouterr().out
+    assert cli.main(["db", "check", str(tmp_path / "a.db")]) == 0
+    assert " is intact: 9 records" in capsys.readouterr().out
 
 
 async def test_broken_records_of_the_schedule_are_reported(tmp_path: Path, capsys: Capture) -> None:
     path = tmp_path / "a.db"
     ids = await scheduled(path)
     await break_it(path, ids)
-    assert cli.main(["check", str(path)]) == TABLE["damaged"].exit
+    assert cli.main(["db", "check", str(path)]) == TABLE["damaged"].exit
     shown = capsys.readouterr()
     problems = shown.out.splitlines()
     [ready] = [line for line in problems if ids[0] in line]
@@ -87,7 +87,7 @@ async def test_a_room_without_its_log_is_reported(tmp_path: Path, capsys: Captur
         _, made = await store.run(lambda tx: rooms.create(tx, "board"))
         for number in range(3):
             await store.run(lambda tx, n=number: rooms.map_set(tx, "board", "m", "k", n))
-    assert cli.main(["check", str(path)]) == 0
+    assert cli.main(["db", "check", str(path)]) == 0
     async with SQLiteEngine(str(path)) as engine:
 
         async def damage(tx: Transaction) -> None:
@@ -95,7 +95,7 @@ async def test_a_room_without_its_log_is_reported(tmp_path: Path, capsys: Captur
 
         await Store(engine).run(damage)
     capsys.readouterr()
-    assert cli.main(["check", str(path)]) == TABLE["damaged"].exit
+    assert cli.main(["db", "check", str(path)]) == TABLE["damaged"].exit
     [problem] = capsys.readouterr().out.splitlines()
     assert problem.endswith("0000000000000003: entry 2 of the log is missing")
 
@@ -107,13 +107,13 @@ async def test_a_database_with_something_of_everything_is_fine(
         async with Client(server.url) as client:
             await Shop(server).fill(client)
         await asyncio.to_thread(server.stop)
-    assert cli.main(["check", str(tmp_path / "shop.db")]) == 0, capsys.readouterr().out
+    assert cli.main(["db", "check", str(tmp_path / "shop.db")]) == 0, capsys.readouterr().out
 
 
 async def test_records_that_make_no_sense_are_reported_too(tmp_path: Path, capsys: Capture) -> None:
     path = tmp_path / "a.db"
     await closed(path, {("lock", "what is this"): b"1", ("job", "x#job"): b"2"})
-    assert cli.main(["check", str(path)]) == TABLE["damaged"].exit
+    assert cli.main(["db", "check", str(path)]) == TABLE["damaged"].exit
     problems = capsys.readouterr().out.splitlines()
     assert problems[0] == "record job x#job: this is not a job"
     assert problems[1].startswith("record lock what is this: its rule failed: ")

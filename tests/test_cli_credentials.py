@@ -30,7 +30,7 @@ def commands(parser: argparse.ArgumentParser, *words: str) -> Iterator[tuple[tup
             yield from commands(inner, *words, name)
 
 
-ALL = dict(commands(cli._parser()))
+ALL = dict(commands(cli.make_parser().complete_all()))
 # They go on for long, or ask nothing of a server.
 LONG = {"console"}
 
@@ -46,7 +46,7 @@ def test_a_command_refuses_wrong_arguments_without_the_password(
     capsys: Capture, words: tuple[str, ...]
 ) -> None:
     text = printed(capsys, *words, *[URL] * ALL[words], "--nonsense", URL)
-    assert "…@127.0.0.1" in text or "usage" in text
+    assert text.startswith("onceward: ")
     assert "hush" not in text
 
 
@@ -66,7 +66,7 @@ def test_a_command_given_a_database_url_fails_without_the_password(
         ("serve", "--database", "postgresql://ann:x/hush@db/app"),
         ("serve", "--database", "mysql://ann:hush@db/app"),
         ("serve", "--port", URL),
-        ("inspect", URL),
+        ("db", "inspect", URL),
         ("work", URL),
     ],
 )

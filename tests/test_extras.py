@@ -90,7 +90,7 @@ def test_an_embedded_application_needs_no_extra(tmp_path: Path) -> None:
             "pip install 'onceward[server]'",
         ),
         (
-            "import onceward.cli; sys.exit(onceward.cli.main(['check', 'x.db']))",
+            "import onceward.cli; sys.exit(onceward.cli.main(['db', 'check', 'x.db']))",
             "onceward: this needs rich: pip install 'onceward[cli]' [bad_settings]",
         ),
         (

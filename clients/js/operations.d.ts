@@ -589,22 +589,25 @@ export interface MatchView {
 export interface MessageInput {
   /** Jobs of one queue with the same order key run one after the other, in order. */
   orderKey?: string | null;
-  /** The queue's setting `limitPerKey` bounds the running jobs with the same limit key. */
+  /** Jobs with the same limit key share the limit `limitPerKey` of the queue. */
   limitKey?: string | null;
-  /** 0 runs first; default: 5. */
+  /** The priority: 0 runs first; default: 5. */
   priority?: number | null;
   /**
    * The number of attempts after which a failure is final. 0: no limit; null: the setting of the
    * queue.
    */
   attemptsMax?: number | null;
+  /** The body of the message: any JSON value. */
   body: any;
   /**
    * The idempotency key. Without one, it is made from fields of the body, if the queue has
    * `keyFields`, or else it is the header Idempotency-Key.
    */
   key?: string | null;
+  /** The delay until the job is due. */
   delayS?: number | null;
+  /** The time when the job is due, in place of a delay. */
   dueMs?: number | null;
 }
 
@@ -682,14 +685,14 @@ export interface PolicyInput {
   kind?: Kind;
   /** The markers. A user gets the first free one. */
   seats?: string[];
-  /** After so many wins in a row, the winner also goes to the end of the waitlist. */
+  /** The number of wins in a row after which the winner goes to the end of the waitlist. */
   maxWins?: number;
   /**
    * After a draw, `swap`: all stay and swap markers; `stay`: all stay; `back`: all go to the end
    * of the waitlist, if anyone waits.
    */
   draw?: Draw;
-  /** After so many draws in a row, all go to the end of the waitlist, if anyone waits. */
+  /** The number of draws in a row after which all go to the end of the waitlist. */
   maxDraws?: number;
   /** Where the loser goes, if anyone waits: to the end of the waitlist, or away. */
   loser?: Then;
@@ -702,12 +705,13 @@ export interface PolicyInput {
    * play each other after they have waited long enough.
    */
   tiers?: number[];
-  /** Per this waiting time, one more tier in each direction becomes eligible. */
+  /** The waiting time after which one more tier in each direction becomes eligible. */
   widenS?: number;
   /** Whether results change the ratings of the players. */
   rated?: boolean;
   /** The ladder of the ratings, shared by all tables that name it; empty: the name of the game. */
   ladder?: string;
+  /** The first rating of a player. */
   ratingFirst?: number;
   /** The K-factor of the Elo formula: the most that one game changes a rating by. */
   ratingStep?: number;
@@ -717,19 +721,19 @@ export interface PolicyInput {
   turnS?: number;
   /** The time for any action, in games without turns. */
   idleS?: number;
-  /** Players are warned so long before their time runs out. */
+  /** The time between the warning and the end of a player's time. */
   warnS?: number;
-  /** A seat is kept so long without a connection. */
+  /** How long a seat is kept without a connection. */
   graceS?: number;
-  /** Waiters and spectators without activity are removed after this time. */
+  /** The time after which waiters and spectators without activity are removed. */
   waitingS?: number;
   /** The time to confirm readiness before a game. */
   readyS?: number;
-  /** The same before a game of the same players. */
+  /** The time to confirm readiness before a rematch. */
   rematchS?: number;
-  /** A pause after a game, before the next one begins. */
+  /** The pause between two games. */
   breakS?: number;
-  /** After this time a bot takes an empty seat, if a user is seated. */
+  /** The time after which a bot takes an empty seat, if a user is seated. */
   botS?: number;
   /** The names of bots. The first one that is not at the table is used. */
   bots?: string[];
@@ -737,6 +741,7 @@ export interface PolicyInput {
   waitlistMax?: number;
   /** Whether players see the names of waiters, or only positions. */
   waitlistNames?: boolean;
+  /** The maximum number of spectators. */
   spectatorsMax?: number;
   /** Whether it is a pool: new tables are opened for its waiters, and it has no players. */
   opens?: boolean;
@@ -752,18 +757,18 @@ export interface PolicyView {
   kind?: string;
   /** The markers. A user gets the first free one. */
   seats?: string[];
-  /** After so many wins in a row, the winner also goes to the end of the waitlist. */
+  /** The number of wins in a row after which the winner goes to the end of the waitlist. */
   maxWins?: number;
   /**
    * After a draw, `swap`: all stay and swap markers; `stay`: all stay; `back`: all go to the end
    * of the waitlist, if anyone waits.
    */
   draw?: string;
-  /** After so many draws in a row, all go to the end of the waitlist, if anyone waits. */
+  /** The number of draws in a row after which all go to the end of the waitlist. */
   maxDraws?: number;
   /** Where the loser goes, if anyone waits: to the end of the waitlist (`back`), or away (`leave`). */
   loser?: string;
-  /** The same for a player whose time ran out. */
+  /** Where a player whose time ran out goes: `back` or `leave`. */
   idle?: string;
   /** The lanes of the waitlist by priority, the highest first. The last one is the default. */
   lanes?: string[];
@@ -772,12 +777,13 @@ export interface PolicyView {
    * play each other after they have waited long enough.
    */
   tiers?: number[];
-  /** Per this waiting time, one more tier in each direction becomes eligible. */
+  /** The waiting time after which one more tier in each direction becomes eligible. */
   widenMs?: number;
   /** Whether results change the ratings of the players. */
   rated?: boolean;
   /** The ladder of the ratings, shared by all tables that name it; empty: the name of the game. */
   ladder?: string;
+  /** The first rating of a player. */
   ratingFirst?: number;
   /** The K-factor of the Elo formula: the most that one game changes a rating by. */
   ratingStep?: number;
@@ -787,19 +793,19 @@ export interface PolicyView {
   turnMs?: number;
   /** The time for any action, in games without turns. */
   idleMs?: number;
-  /** Players are warned so long before their time runs out. */
+  /** The time between the warning and the end of a player's time. */
   warnMs?: number;
-  /** A seat is kept so long without a connection. */
+  /** How long a seat is kept without a connection. */
   graceMs?: number;
-  /** Waiters and spectators without activity are removed after this time. */
+  /** The time after which waiters and spectators without activity are removed. */
   waitingMs?: number;
   /** The time to confirm readiness before a game. */
   readyMs?: number;
-  /** The same before a game of the same players. */
+  /** The time to confirm readiness before a rematch. */
   rematchMs?: number;
-  /** A pause after a game, before the next one begins. */
+  /** The pause between two games. */
   breakMs?: number;
-  /** After this time a bot takes an empty seat, if a user is seated. */
+  /** The time after which a bot takes an empty seat, if a user is seated. */
   botMs?: number;
   /** The names of bots. The first one that is not at the table is used. */
   bots?: string[];
@@ -807,6 +813,7 @@ export interface PolicyView {
   waitlistMax?: number;
   /** Whether players see the names of waiters, or only positions. */
   waitlistNames?: boolean;
+  /** The maximum number of spectators. */
   spectatorsMax?: number;
   /** Whether it is a pool: new tables are opened for its waiters, and it has no players. */
   opens?: boolean;
@@ -1282,9 +1289,9 @@ export interface WaitlistPage {
 export interface MessagesSendOptions extends CallOptions {
   /** Jobs of one queue with the same order key run one after the other, in order. */
   orderKey?: string | null;
-  /** The queue's setting `limitPerKey` bounds the running jobs with the same limit key. */
+  /** Jobs with the same limit key share the limit `limitPerKey` of the queue. */
   limitKey?: string | null;
-  /** 0 runs first; default: 5. */
+  /** The priority: 0 runs first; default: 5. */
   priority?: number | null;
   /**
    * The number of attempts after which a failure is final. 0: no limit; null: the setting of the
@@ -1296,7 +1303,9 @@ export interface MessagesSendOptions extends CallOptions {
    * `keyFields`, or else it is the header Idempotency-Key.
    */
   key?: string | null;
+  /** The delay until the job is due. */
   delayS?: number | null;
+  /** The time when the job is due, in place of a delay. */
   dueMs?: number | null;
   /** How long to wait for the end of the job. */
   waitS?: number;
@@ -1304,16 +1313,19 @@ export interface MessagesSendOptions extends CallOptions {
 
 /** Options of `jobs.claim`. */
 export interface JobsClaimOptions extends CallOptions {
-  /** [1] */
+  /** The maximum number of jobs. [1] */
   max?: number;
-  /** [30] */
+  /** The length of the lease. [30] */
   leaseS?: number;
+  /** How long to wait for a job. */
   waitS?: number;
+  /** The name of the worker, shown with the job. */
   worker?: string;
 }
 
 /** Options of `jobs.complete`. */
 export interface JobsCompleteOptions extends CallOptions {
+  /** The result of the job. */
   result?: any;
 }
 
@@ -1413,6 +1425,7 @@ export interface QueuesRedriveOptions extends CallOptions {
   after?: string;
   /** A part of the error of the last attempt. */
   reason?: string | null;
+  /** The order key of the jobs. */
   orderKey?: string | null;
   /** The earliest time of the failure. */
   sinceMs?: number | null;
@@ -1426,8 +1439,9 @@ export interface QueuesPurgeOptions extends CallOptions {
 
 /** Options of `locks.acquire`. */
 export interface LocksAcquireOptions extends CallOptions {
+  /** The name of the holder, shown with the lock. */
   owner?: string;
-  /** [30] */
+  /** The length of the lease. [30] */
   leaseS?: number;
   /** How long to wait for the locks. */
   waitS?: number;
@@ -1442,6 +1456,7 @@ export interface LocksAcquireOptions extends CallOptions {
 
 /** Options of `locks.renew`. */
 export interface LocksRenewOptions extends CallOptions {
+  /** The length of the lease, from now. By default, as before. */
   leaseS?: number | null;
 }
 
@@ -1457,10 +1472,11 @@ export interface LocksListOptions extends CallOptions {
 
 /** Options of `rooms.create`. */
 export interface RoomsCreateOptions extends CallOptions {
-  /** Empty: the server generates a UUID (version 7). */
+  /** The id of the room; by default, the server generates a UUID (version 7). */
   id?: string;
   /** Metadata, to search rooms by. */
   meta?: Record<string, any>;
+  /** The schemas of maps, lists and presences. */
   schemas?: SchemasInput;
   /** The maximum number of users in the room. [10000] */
   capacity?: number;
@@ -1484,11 +1500,15 @@ export interface RoomsListOptions extends CallOptions {
 
 /** Options of `rooms.update`. */
 export interface RoomsUpdateOptions extends CallOptions {
+  /** Metadata, to search rooms by. */
   meta?: Record<string, any> | null;
   /** They apply to later changes only. */
   schemas?: SchemasInput | null;
+  /** The maximum number of users in the room. */
   capacity?: number | null;
+  /** The maximum number of connections of each user. */
   perUser?: number | null;
+  /** The number of steps that the log keeps. */
   keep?: number | null;
 }
 
@@ -1524,6 +1544,7 @@ export interface RoomsApplyOptions extends CallOptions {
 
 /** Options of `rooms.broadcast`. */
 export interface RoomsBroadcastOptions extends CallOptions {
+  /** The value of the event. */
   value?: any;
   /** The id of one member; empty: all members. */
   to?: string;
@@ -1549,12 +1570,13 @@ export interface RoomsPutPresenceOptions extends CallOptions {
 
 /** Options of `tables.create`. */
 export interface TablesCreateOptions extends CallOptions {
-  /** Empty: the server generates one. */
+  /** The id of the table; by default, the server generates one. */
   id?: string;
   /** The rules that differ from the preset (`kind`). */
   policy?: PolicyInput;
-  /** The referee; empty: a server ends the games. */
+  /** The game of the referee. By default, a server ends the games. */
   game?: string;
+  /** Metadata, shown with the table. */
   meta?: Record<string, any>;
 }
 
@@ -1574,7 +1596,7 @@ export interface TablesListOptions extends CallOptions {
 
 /** Options of `tables.place`. */
 export interface TablesPlaceOptions extends CallOptions {
-  /** Empty: the caller. Other users take the scope `table`. */
+  /** The user; by default, the caller. Other users take the scope `table`. */
   user?: string;
 }
 
@@ -1588,9 +1610,9 @@ export interface TablesWaitlistOptions extends CallOptions {
 
 /** Options of `tables.join`. */
 export interface TablesJoinOptions extends CallOptions {
-  /** Empty: the caller. Other users take the scope `table`. */
+  /** The user; by default, the caller. Other users take the scope `table`. */
   user?: string;
-  /** Empty: the default lane. Other lanes take the scope `lane`. */
+  /** The lane; by default, the last one of the policy. Other lanes take the scope `lane`. */
   lane?: string;
   /** The users who join together with this one. */
   party?: string[];
@@ -1598,32 +1620,33 @@ export interface TablesJoinOptions extends CallOptions {
 
 /** Options of `tables.leave`. */
 export interface TablesLeaveOptions extends CallOptions {
-  /** Empty: the caller. Other users take the scope `table`. */
+  /** The user; by default, the caller. Other users take the scope `table`. */
   user?: string;
 }
 
 /** Options of `tables.watch`. */
 export interface TablesWatchOptions extends CallOptions {
-  /** Empty: the caller. Other users take the scope `table`. */
+  /** The user; by default, the caller. Other users take the scope `table`. */
   user?: string;
 }
 
 /** Options of `tables.ready`. */
 export interface TablesReadyOptions extends CallOptions {
-  /** Empty: the caller. Other users take the scope `table`. */
+  /** The user; by default, the caller. Other users take the scope `table`. */
   user?: string;
 }
 
 /** Options of `tables.heartbeat`. */
 export interface TablesHeartbeatOptions extends CallOptions {
-  /** Empty: the caller. Other users take the scope `table`. */
+  /** The user; by default, the caller. Other users take the scope `table`. */
   user?: string;
 }
 
 /** Options of `tables.move`. */
 export interface TablesMoveOptions extends CallOptions {
-  /** Empty: the caller. Other users take the scope `table`. */
+  /** The user; by default, the caller. Other users take the scope `table`. */
   user?: string;
+  /** The move, in the format of the game. */
   move?: any;
   /** The idempotency key: a repeated request makes the move once. */
   key?: string;
@@ -1631,7 +1654,7 @@ export interface TablesMoveOptions extends CallOptions {
 
 /** Options of `tables.result`. */
 export interface TablesResultOptions extends CallOptions {
-  /** Empty: a draw. */
+  /** The winners; none: a draw. */
   winners?: string[];
   /** The number of the game, so that a late request does not end another one. */
   game?: number | null;
@@ -1649,32 +1672,43 @@ export interface TablesLeadersOptions extends CallOptions {
 
 /** Options of `timers.create`. */
 export interface TimersCreateOptions extends CallOptions {
-  /** By default, the server generates one. */
+  /** The id of the timer; by default, the server generates one. */
   id?: string | null;
   /** An idempotency key in place of an id. It can come as the header Idempotency-Key instead. */
   key?: string | null;
+  /** The URL to call. */
   url?: string | null;
+  /** The id of the endpoint to call. */
   endpoint?: string | null;
+  /** The queue to send a job to. */
   queue?: string | null;
-  /** Milliseconds since 1970, or a text as in RFC 3339. A time in the past is due at once. */
+  /** The time: milliseconds since 1970, or a text as in RFC 3339. A past time is due at once. */
   at?: number | string | Date | null;
+  /** The delay from now. */
   delayS?: number | null;
+  /** The interval of a recurring timer. */
   everyS?: number | null;
-  /** Five fields, or six with the second first. */
+  /** A cron expression of five fields, or of six with the second first. */
   cron?: string | null;
   /** The time zone of the cron expression [UTC]. */
   zone?: string | null;
-  /** Which of the times that passed while no server ran count. [all] */
+  /** Which of the times to catch up on that passed while no server ran. [all] */
   catchUp?: CatchUp;
+  /** Headers to send with the call. */
   headers?: Record<string, string>;
+  /** The body of the call or job: any JSON value. */
   body?: any;
   /** Whether the timer's id is appended to the path of the URL. */
   appendId?: boolean;
+  /** The number of attempts of the call or job; 0: no limit. */
   attemptsMax?: number | null;
   /** When a failed call is retried: `pauses_s`, `attemptsMax`, `timeout_s`. */
   retry?: RetryPolicyInput | null;
+  /** The order key of the job. */
   orderKey?: string | null;
+  /** The limit key of the job. */
   limitKey?: string | null;
+  /** The priority of the job: 0 runs first; default: 5. */
   priority?: number | null;
   /** In place of `at` and `delay_s`: milliseconds since 1970. */
   dueMs?: number | null;
@@ -1704,7 +1738,9 @@ export interface TimersGetOptions extends CallOptions {
 
 /** Options of `timers.move`. */
 export interface TimersMoveOptions extends CallOptions {
+  /** The new time: milliseconds since 1970, or a text as in RFC 3339. */
   at?: number | string | Date | null;
+  /** The delay from now. */
   delayS?: number | null;
   /** A timer of the application itself. */
   app?: boolean;
@@ -1750,14 +1786,18 @@ export interface TimersListAllOptions extends CallOptions {
 export interface EndpointsCreateOptions extends CallOptions {
   /** Sent with every call, beside those of the timer. */
   headers?: Record<string, string>;
+  /** A description for people. */
   description?: string;
   /** While it is disabled, calls fail at once, and can be resent later. */
   disabled?: boolean;
   /** The default of its calls: `pauses_s`, `attemptsMax`, `timeout_s`. */
   retry?: RetryPolicyInput | null;
-  /** For a new endpoint: whsec_ and 24 to 64 bytes in base64. By default, the server generates one. */
+  /**
+   * The secret of a new endpoint: whsec_ and 24 to 64 bytes in base64. By default, the server
+   * generates one.
+   */
   secret?: string | null;
-  /** By default, the server generates one. */
+  /** The id of the endpoint; by default, the server generates one. */
   id?: string | null;
 }
 
@@ -1781,21 +1821,30 @@ export interface EndpointsGetOptions extends CallOptions {
 export interface EndpointsPutOptions extends CallOptions {
   /** Sent with every call, beside those of the timer. */
   headers?: Record<string, string>;
+  /** A description for people. */
   description?: string;
   /** While it is disabled, calls fail at once, and can be resent later. */
   disabled?: boolean;
   /** The default of its calls: `pauses_s`, `attemptsMax`, `timeout_s`. */
   retry?: RetryPolicyInput | null;
-  /** For a new endpoint: whsec_ and 24 to 64 bytes in base64. By default, the server generates one. */
+  /**
+   * The secret of a new endpoint: whsec_ and 24 to 64 bytes in base64. By default, the server
+   * generates one.
+   */
   secret?: string | null;
 }
 
 /** Options of `endpoints.update`. */
 export interface EndpointsUpdateOptions extends CallOptions {
+  /** The URL to call. */
   url?: string;
+  /** Headers to send with every call, in place of the current ones. */
   headers?: Record<string, string>;
+  /** A description for people. */
   description?: string;
+  /** While it is disabled, calls fail at once, and can be resent later. */
   disabled?: boolean;
+  /** The retry policy of its calls: pauses_s, attempts_max, timeout_s. */
   retry?: RetryPolicyInput | null;
 }
 
@@ -1803,7 +1852,7 @@ export interface EndpointsUpdateOptions extends CallOptions {
 export interface EndpointsRotateOptions extends CallOptions {
   /** How long calls are also signed with the previous secret. [86400] */
   overlapS?: number;
-  /** By default, the server generates one. The same secret again changes nothing. */
+  /** The new secret; by default, the server generates one. The same one again changes nothing. */
   secret?: string | null;
 }
 
@@ -1848,12 +1897,14 @@ export interface Operations {
      * once.
      *
      * @param queue The name of the queue.
+     * @param body The body of the message: any JSON value.
      */
     send(queue: string, body: any, options?: MessagesSendOptions): Promise<Receipt>;
     /**
      * Send many messages. With the header Idempotency-Key, messages do not need keys of their own.
      *
      * @param queue The name of the queue.
+     * @param messages Messages with `body`, and with `key` and other options.
      */
     sendMany(queue: string, messages: MessageInput[], options?: CallOptions): Promise<MessageVerdict[]>;
   };
@@ -1869,18 +1920,23 @@ export interface Operations {
      * Complete a job.
      *
      * @param id The id of the job.
+     * @param token The token of the claimed job.
      */
     complete(id: string, token: string, options?: JobsCompleteOptions): Promise<JobOutcome>;
     /**
      * Fail an attempt of a job.
      *
      * @param id The id of the job.
+     * @param token The token of the claimed job.
+     * @param reason The error, for people.
      */
     fail(id: string, token: string, reason: string, options?: JobsFailOptions): Promise<JobOutcome>;
     /**
      * Renew the lease of a job.
      *
      * @param id The id of the job.
+     * @param token The token of the claimed job.
+     * @param leaseS The length of the lease, from now.
      */
     extend(id: string, token: string, leaseS: number, options?: CallOptions): Promise<number>;
     /**
@@ -1905,6 +1961,7 @@ export interface Operations {
      * Settle a step in doubt.
      *
      * @param id The id of the job.
+     * @param step The name of the step.
      * @param done Whether the step was done. If not, it runs again.
      */
     settle(id: string, step: string, done: boolean, options?: JobsSettleOptions): Promise<JobOutcome>;
@@ -1970,11 +2027,23 @@ export interface Operations {
   };
   /** Operations on locks: named leases with fencing tokens. */
   readonly locks: {
-    /** Acquire locks, all or none. */
+    /**
+     * Acquire locks, all or none.
+     *
+     * @param names The names of the locks.
+     */
     acquire(names: string[], options?: LocksAcquireOptions): Promise<HeldLocks>;
-    /** Renew the lease of locks. */
+    /**
+     * Renew the lease of locks.
+     *
+     * @param id The id that `acquire` returned.
+     */
     renew(id: string, options?: LocksRenewOptions): Promise<number>;
-    /** Release locks. */
+    /**
+     * Release locks.
+     *
+     * @param id The id that `acquire` returned.
+     */
     release(id: string, options?: CallOptions): Promise<boolean>;
     /** List recently used locks. */
     list(options?: LocksListOptions): Promise<LockPage>;
@@ -2038,6 +2107,7 @@ export interface Operations {
      * Apply operations to a room.
      *
      * @param id The id of the room.
+     * @param ops Operations, as in {"op": "map.set", "map": "m", "key": "k", "value": 1}.
      */
     apply(id: string, ops: RoomOperation[], options?: RoomsApplyOptions): Promise<AppliedStep>;
     /**
@@ -2045,6 +2115,7 @@ export interface Operations {
      * again.
      *
      * @param id The id of the room.
+     * @param event The name of the event.
      */
     broadcast(id: string, event: string, options?: RoomsBroadcastOptions): Promise<number>;
     /**
@@ -2111,7 +2182,7 @@ export interface Operations {
      */
     deletePresence(id: string, name: string, options?: CallOptions): Promise<boolean>;
   };
-  /** Operations on tables, over HTTP and WebSocket: seats, waitlists, games and ratings. */
+  /** Operations on tables: seats, waitlists, games and ratings. */
   readonly tables: {
     /** Create a table. */
     create(options?: TablesCreateOptions): Promise<Table>;
@@ -2255,7 +2326,11 @@ export interface Operations {
   };
   /** Operations on endpoints: webhook receivers and their secrets. */
   readonly endpoints: {
-    /** Create an endpoint. */
+    /**
+     * Create an endpoint.
+     *
+     * @param url The URL to call.
+     */
     create(url: string, options?: EndpointsCreateOptions): Promise<CreatedEndpoint>;
     /** List one's endpoints, or those of all callers. */
     list(options?: EndpointsListOptions): Promise<EndpointPage>;
@@ -2271,6 +2346,7 @@ export interface Operations {
      * Create or replace an endpoint, without its secrets.
      *
      * @param id The id of the endpoint.
+     * @param url The URL to call.
      */
     put(id: string, url: string, options?: EndpointsPutOptions): Promise<Endpoint>;
     /**
@@ -2343,7 +2419,12 @@ export interface Operations {
   readonly keys: {
     /** List API keys. */
     list(options?: CallOptions): Promise<ApiKeySummary[]>;
-    /** Create an API key. */
+    /**
+     * Create an API key.
+     *
+     * @param name The name of the caller.
+     * @param scopes Scopes as in send:orders.* or all.
+     */
     create(name: string, scopes: string[], options?: CallOptions): Promise<CreatedKey>;
     /**
      * Delete an API key. With the last key of its name, its timers and endpoints are suspended.

@@ -76,6 +76,11 @@ def _path_doc(operation: Operation[Any], name: str) -> str:
     return f"The name of the {what}."
 
 
+def members(struct: type[msgspec.Struct]) -> list[Argument]:
+    """The members of a struct as arguments, all of which can be left out."""
+    return _fields(struct, "body", partial=True)
+
+
 @cache
 def _fields(
     struct: type[msgspec.Struct], place: Literal["query", "body"], *, partial: bool

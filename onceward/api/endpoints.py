@@ -17,33 +17,40 @@ class PutEndpoint(Body, kw_only=True):
     """A receiver of calls."""
 
     url: str
+    """The URL to call."""
     headers: dict[str, str] = msgspec.field(default_factory=dict)
     """Sent with every call, beside those of the timer."""
     description: Annotated[str, Meta(max_length=limits.REASON_CHARS_MAX)] = ""
+    """A description for people."""
     disabled: bool = False
     """While it is disabled, calls fail at once, and can be resent later."""
     retry: RetryPolicy | None = None
     """The default of its calls: `pauses_ms`, `attempts_max`, `timeout_ms`."""
     secret: str | None = None
-    """For a new endpoint: whsec_ and 24 to 64 bytes in base64. By default, the server generates
-    one."""
+    """The secret of a new endpoint: whsec_ and 24 to 64 bytes in base64. By default, the server
+    generates one."""
 
 
 class CreateEndpoint(PutEndpoint, kw_only=True):
     """A new receiver of calls."""
 
     id: str | None = None
-    """By default, the server generates one."""
+    """The id of the endpoint; by default, the server generates one."""
 
 
 class UpdateEndpoint(Body):
     """Changes to an endpoint; members that are not given stay."""
 
     url: str | UnsetType = UNSET
+    """The URL to call."""
     headers: dict[str, str] | UnsetType = UNSET
+    """Headers to send with every call, in place of the current ones."""
     description: Annotated[str, Meta(max_length=limits.REASON_CHARS_MAX)] | UnsetType = UNSET
+    """A description for people."""
     disabled: bool | UnsetType = UNSET
+    """While it is disabled, calls fail at once, and can be resent later."""
     retry: RetryPolicy | UnsetType | None = UNSET
+    """The retry policy of its calls: pauses_ms, attempts_max, timeout_ms."""
 
 
 class RotateSecret(Body):
@@ -52,7 +59,7 @@ class RotateSecret(Body):
     overlap_ms: Annotated[int, Meta(ge=0, le=limits.LEASE_MS_MAX)] = _OVERLAP_MS
     """How long calls are also signed with the previous secret."""
     secret: str | None = None
-    """By default, the server generates one. The same secret again changes nothing."""
+    """The new secret; by default, the server generates one. The same one again changes nothing."""
 
 
 class EndpointSecret(msgspec.Struct, omit_defaults=True):

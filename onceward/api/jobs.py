@@ -27,9 +27,13 @@ class ClaimJobs(Body):
     """Which jobs a worker claims, and for how long."""
 
     max: Annotated[int, Meta(ge=1, le=limits.LIST_MAX)] = 1
+    """The maximum number of jobs."""
     lease_ms: LeaseMs = 30_000
+    """The length of the lease."""
     wait_ms: WaitMs = 0
+    """How long to wait for a job."""
     worker: str = ""
+    """The name of the worker, shown with the job."""
 
 
 class ClaimedJob(msgspec.Struct):
@@ -57,14 +61,18 @@ class CompleteJob(Body):
     """The result of a job that has succeeded."""
 
     token: Token
+    """The token of the claimed job."""
     result: Any = None
+    """The result of the job."""
 
 
 class FailJob(Body):
     """The error of an attempt that has failed."""
 
     token: Token
+    """The token of the claimed job."""
     reason: str
+    """The error, for people."""
     retry_after_ms: DelayMs | None = None
     """The pause before the next attempt. By default, the backoff of the queue."""
     not_before_ms: DelayMs = 0
@@ -77,13 +85,16 @@ class ExtendJob(Body):
     """A longer lease."""
 
     token: Token
+    """The token of the claimed job."""
     lease_ms: LeaseMs
+    """The length of the lease, from now."""
 
 
 class SettleJob(Body):
     """The outcome of a step in doubt, as found out by an operator."""
 
     step: Annotated[str, Meta(min_length=1)]
+    """The name of the step."""
     done: bool
     """Whether the step was done. If not, it runs again."""
     result: Any = None

@@ -13,7 +13,9 @@ class CreateKey(Body):
     """A key to create, for a caller, with its scopes."""
 
     name: Annotated[str, Meta(min_length=1, max_length=limits.CALLER_BYTES_MAX)]
+    """The name of the caller."""
     scopes: Annotated[list[str], Meta(min_length=1, max_length=100)]
+    """Scopes as in send:orders.* or all."""
 
 
 class ApiKeySummary(msgspec.Struct):

@@ -15,8 +15,11 @@ class AcquireLocks(Body):
     """The names to lock: all of them, or none."""
 
     names: list[str]
+    """The names of the locks."""
     owner: str = ""
+    """The name of the holder, shown with the lock."""
     lease_ms: LeaseMs = limits.LOCK_LEASE_MS
+    """The length of the lease."""
     wait_ms: WaitMs = 0
     """How long to wait for the locks."""
     capacity: Annotated[int, Meta(ge=1, le=limits.LOCK_CAPACITY_MAX)] = 1
@@ -42,7 +45,9 @@ class RenewLocks(Body):
     """A longer lease."""
 
     id: str
+    """The id that `acquire` returned."""
     lease_ms: LeaseMs | None = None
+    """The length of the lease, from now. By default, as before."""
 
 
 class RenewedLocks(msgspec.Struct):
@@ -55,6 +60,7 @@ class ReleaseLocks(Body):
     """Locks to release."""
 
     id: str
+    """The id that `acquire` returned."""
 
 
 class ReleasedLocks(msgspec.Struct):

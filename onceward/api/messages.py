@@ -17,19 +17,23 @@ class Message(JobOptions, frozen=True, kw_only=True, forbid_unknown_fields=True)
     """A message to send, with the options of its job."""
 
     body: Any
+    """The body of the message: any JSON value."""
     key: str | None = None
     """The idempotency key. Without one, it is made from fields of the body, if the queue has
     `key_fields`, or else it is the header Idempotency-Key."""
     delay_ms: Milliseconds | None = None
+    """The delay until the job is due."""
     due_ms: Milliseconds | None = None
+    """The time when the job is due, in place of a delay."""
     priority: Annotated[int, Meta(ge=0, le=limits.PRIORITY_MAX)] | None = None  # type: ignore[assignment]
-    """0 runs first; default: 5."""
+    """The priority: 0 runs first; default: 5."""
 
 
 class MessageBatch(Body):
     """Messages, each accepted or rejected on its own."""
 
     messages: Annotated[list[Message], Meta(max_length=limits.BATCH_MESSAGES_MAX)]
+    """Messages with `body`, and with `key` and other options."""
 
 
 class Wait(Query):

@@ -106,6 +106,7 @@ class RedriveJobs(Body):
     reason: str | None = None
     """A part of the error of the last attempt."""
     order_key: str | None = None
+    """The order key of the jobs."""
     since_ms: Annotated[int, Meta(ge=0)] | None = None
     """The earliest time of the failure."""
 

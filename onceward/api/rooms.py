@@ -36,10 +36,11 @@ class CreateRoom(Body):
     """A room to create."""
 
     id: str = ""
-    """Empty: the server generates a UUID (version 7)."""
+    """The id of the room; by default, the server generates a UUID (version 7)."""
     meta: dict[str, Any] = msgspec.field(default_factory=dict)
     """Metadata, to search rooms by."""
     schemas: Schemas = Schemas()
+    """The schemas of maps, lists and presences."""
     capacity: Capacity = limits.ROOM_MEMBERS_MAX
     """The maximum number of users in the room."""
     per_user: Capacity = limits.ROOM_PER_USER
@@ -52,11 +53,15 @@ class UpdateRoom(Body):
     """The settings to change."""
 
     meta: dict[str, Any] | None = None
+    """Metadata, to search rooms by."""
     schemas: Schemas | None = None
     """They apply to later changes only."""
     capacity: Capacity | None = None
+    """The maximum number of users in the room."""
     per_user: Capacity | None = None
+    """The maximum number of connections of each user."""
     keep: Keep | None = None
+    """The number of steps that the log keeps."""
 
 
 class Room(msgspec.Struct):
@@ -198,6 +203,7 @@ class ApplyStep(Body):
     """A step: operations that take effect together or not at all."""
 
     ops: list[RoomOperation]
+    """Operations, as in {"op": "map.set", "map": "m", "key": "k", "value": 1}."""
     client: str = ""
     """The name of a client that numbers its steps, or a new id for each step. A repeated step of
     a client is applied once."""
@@ -217,7 +223,9 @@ class Broadcast(Body):
     """An event for the connections in a room. It is not stored."""
 
     event: str
+    """The name of the event."""
     value: Any = None
+    """The value of the event."""
     to: str = ""
     """The id of one member; empty: all members."""
 

@@ -1,4 +1,4 @@
-"""Operations on tables, over HTTP and WebSocket: seats, waitlists, games and ratings.
+"""Operations on tables: seats, waitlists, games and ratings.
 
 Users act for themselves with the scope `play`, and join a lane of higher priority with the scope
 `lane`. To act for other users, to end games, and to create, pause and close tables takes the
@@ -31,29 +31,30 @@ class PolicyView(msgspec.Struct, frozen=True, omit_defaults=True):
     seats: tuple[str, ...] = ("X", "O")
     """The markers. A user gets the first free one."""
     max_wins: int = 5
-    """After so many wins in a row, the winner also goes to the end of the waitlist."""
+    """The number of wins in a row after which the winner goes to the end of the waitlist."""
     draw: str = "swap"
     """After a draw, `swap`: all stay and swap markers; `stay`: all stay; `back`: all go to the
     end of the waitlist, if anyone waits."""
     max_draws: int = 0
-    """After so many draws in a row, all go to the end of the waitlist, if anyone waits."""
+    """The number of draws in a row after which all go to the end of the waitlist."""
     loser: str = "back"
     """Where the loser goes, if anyone waits: to the end of the waitlist (`back`), or away
     (`leave`)."""
     idle: str = "back"
-    """The same for a player whose time ran out."""
+    """Where a player whose time ran out goes: `back` or `leave`."""
     lanes: tuple[str, ...] = ("main",)
     """The lanes of the waitlist by priority, the highest first. The last one is the default."""
     tiers: tuple[int, ...] = ()
     """Ratings at which a new tier begins. Each tier has its own waitlist; users of different tiers
     play each other after they have waited long enough."""
     widen_ms: int = 30_000
-    """Per this waiting time, one more tier in each direction becomes eligible."""
+    """The waiting time after which one more tier in each direction becomes eligible."""
     rated: bool = False
     """Whether results change the ratings of the players."""
     ladder: str = ""
     """The ladder of the ratings, shared by all tables that name it; empty: the name of the game."""
     rating_first: int = 1_200
+    """The first rating of a player."""
     rating_step: int = 32
     """The K-factor of the Elo formula: the most that one game changes a rating by."""
     party_max: int = 1
@@ -63,19 +64,19 @@ class PolicyView(msgspec.Struct, frozen=True, omit_defaults=True):
     idle_ms: int = 120_000
     """The time for any action, in games without turns."""
     warn_ms: int = 15_000
-    """Players are warned so long before their time runs out."""
+    """The time between the warning and the end of a player's time."""
     grace_ms: int = 30_000
-    """A seat is kept so long without a connection."""
+    """How long a seat is kept without a connection."""
     waiting_ms: int = 300_000
-    """Waiters and spectators without activity are removed after this time."""
+    """The time after which waiters and spectators without activity are removed."""
     ready_ms: int = 0
     """The time to confirm readiness before a game."""
     rematch_ms: int = 0
-    """The same before a game of the same players."""
+    """The time to confirm readiness before a rematch."""
     break_ms: int = 0
-    """A pause after a game, before the next one begins."""
+    """The pause between two games."""
     bot_ms: int = 0
-    """After this time a bot takes an empty seat, if a user is seated."""
+    """The time after which a bot takes an empty seat, if a user is seated."""
     bots: tuple[str, ...] = ("bot",)
     """The names of bots. The first one that is not at the table is used."""
     waitlist_max: int = limits.SEATS_WAITLIST_MAX
@@ -83,6 +84,7 @@ class PolicyView(msgspec.Struct, frozen=True, omit_defaults=True):
     waitlist_names: bool = True
     """Whether players see the names of waiters, or only positions."""
     spectators_max: int = 10_000
+    """The maximum number of spectators."""
     opens: bool = False
     """Whether it is a pool: new tables are opened for its waiters, and it has no players."""
     ends_empty: bool = False
@@ -307,28 +309,29 @@ class CreateTable(Body):
     """A table to create."""
 
     id: str = ""
-    """Empty: the server generates one."""
+    """The id of the table; by default, the server generates one."""
     policy: Annotated[dict[str, Any], Meta(extra={"struct": Policy})] = msgspec.field(
         default_factory=dict
     )
     """The rules that differ from the preset (`kind`)."""
     game: str = ""
-    """The referee; empty: a server ends the games."""
+    """The game of the referee. By default, a server ends the games."""
     meta: dict[str, Any] = msgspec.field(default_factory=dict)
+    """Metadata, shown with the table."""
 
 
 class ForUser(Body):
     """The user to act for."""
 
     user: str = ""
-    """Empty: the caller. Other users take the scope `table`."""
+    """The user; by default, the caller. Other users take the scope `table`."""
 
 
 class JoinTable(ForUser):
     """The lane and the party of a user who joins."""
 
     lane: str = ""
-    """Empty: the default lane. Other lanes take the scope `lane`."""
+    """The lane; by default, the last one of the policy. Other lanes take the scope `lane`."""
     party: list[str] = msgspec.field(default_factory=list)
     """The users who join together with this one."""
 
@@ -337,6 +340,7 @@ class MakeMove(ForUser):
     """A move, in the format of the game."""
 
     move: Any = None
+    """The move, in the format of the game."""
     key: str = ""
     """The idempotency key: a repeated request makes the move once."""
 
@@ -345,7 +349,7 @@ class GameResult(Body):
     """The result of a game."""
 
     winners: list[str] = msgspec.field(default_factory=list)
-    """Empty: a draw."""
+    """The winners; none: a draw."""
     game: Annotated[int, Meta(ge=0)] | None = None
     """The number of the game, so that a late request does not end another one."""
 
@@ -369,7 +373,7 @@ class PlaceQuery(Query):
     """Whose place to show."""
 
     user: str = ""
-    """Empty: the caller. Other users take the scope `table`."""
+    """The user; by default, the caller. Other users take the scope `table`."""
 
 
 class WaitlistQuery(Query):

@@ -25,32 +25,43 @@ class CreateTimer(Body):
     after a delay, once or again and again."""
 
     id: str | None = None
-    """By default, the server generates one."""
+    """The id of the timer; by default, the server generates one."""
     key: str | None = None
     """An idempotency key in place of an id. It can come as the header Idempotency-Key instead."""
     url: str | None = None
+    """The URL to call."""
     endpoint: str | None = None
+    """The id of the endpoint to call."""
     queue: str | None = None
+    """The queue to send a job to."""
     at: Milliseconds | Moment | None = None
-    """Milliseconds since 1970, or a text as in RFC 3339. A time in the past is due at once."""
+    """The time: milliseconds since 1970, or a text as in RFC 3339. A past time is due at once."""
     delay_ms: Milliseconds | None = None
+    """The delay from now."""
     every_ms: Milliseconds | None = None
+    """The interval of a recurring timer."""
     cron: str | None = None
-    """Five fields, or six with the second first."""
+    """A cron expression of five fields, or of six with the second first."""
     zone: str | None = None
     """The time zone of the cron expression [UTC]."""
     catch_up: CatchUp = "all"
-    """Which of the times that passed while no server ran count."""
+    """Which of the times to catch up on that passed while no server ran."""
     headers: dict[str, str] = msgspec.field(default_factory=dict)
+    """Headers to send with the call."""
     body: Any = None
+    """The body of the call or job: any JSON value."""
     append_id: bool = False
     """Whether the timer's id is appended to the path of the URL."""
     attempts_max: Annotated[int, Meta(ge=0)] | None = None
+    """The number of attempts of the call or job; 0: no limit."""
     retry: RetryPolicy | None = None
     """When a failed call is retried: `pauses_ms`, `attempts_max`, `timeout_ms`."""
     order_key: str | None = None
+    """The order key of the job."""
     limit_key: str | None = None
+    """The limit key of the job."""
     priority: Annotated[int, Meta(ge=0, le=limits.PRIORITY_MAX)] | None = None
+    """The priority of the job: 0 runs first; default: 5."""
     due_ms: Milliseconds | None = None
     """In place of `at` and `delay_ms`: milliseconds since 1970."""
     # So a timer can be posted as GET shows it.
@@ -152,7 +163,9 @@ class MoveTimer(Body):
     """Another time for a timer."""
 
     at: Milliseconds | Moment | None = None
+    """The new time: milliseconds since 1970, or a text as in RFC 3339."""
     delay_ms: Milliseconds | None = None
+    """The delay from now."""
 
 
 class WhoseTimer(Query):
@@ -227,9 +240,13 @@ class PlainTimer(Body):
     """A POST to a URL after a delay."""
 
     hours: Whole
+    """Hours of the delay."""
     minutes: Whole
+    """Minutes of the delay."""
     seconds: Whole
+    """Seconds of the delay."""
     url: str
+    """The URL to call."""
 
 
 class PlainTimerId(msgspec.Struct):

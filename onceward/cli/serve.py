@@ -7,13 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-from rich import box
-from rich.table import Table
-from rich.text import Text
 
 from onceward import ids, tokens
-from onceward.cli.complaints import complain
-from onceward.cli.display import console
+from onceward.cli.display import complain, print_json, print_table
+from onceward.cli.parser import Parser
 from onceward.errors import OncewardError
 from onceward.redaction import redact_url
 from onceward.web.auth import KEY_PREFIX, admit_caller, digest_of
@@ -35,87 +32,90 @@ _KEY_BYTES = 32
 _KEY_VARIABLE = f"{PREFIX}TOKEN_KEY"
 
 
-def add_commands(commands: Any) -> None:
-    """Add them to the parser."""
-    serve = commands.add_parser(
-        "serve",
-        help="run the server",
-        description="Run the server: the HTTP API, and the handlers of an application if one is "
-        "named. On this machine's own address it needs no keys (dev mode). SIGTERM and Ctrl-C "
-        "stop it: what is at hand is answered first.",
-        epilog="example: onceward serve --database sqlite:///app.db --port 8080",
+def fill_serve(parser: Parser) -> None:
+    """Add the options of `onceward serve`."""
+    parser.description = (
+        "Run the server: the HTTP API, and the handlers of an application if one is named. It "
+        "needs no API keys if it listens on the loopback address (dev mode). SIGTERM and Ctrl-C "
+        "stop it after running requests are answered."
     )
-    _takes_settings(serve)
-    serve.set_defaults(run=_serve)
-
-    config = commands.add_parser(
-        "config",
-        help="list the server's settings",
-        description=f"List all settings, their values, and where each comes from: a file "
-        f"({FILE}, or --config), the environment ({PREFIX}…) and the command line, of which the "
-        "last counts.",
-    )
-    _takes_settings(config)
-    config.add_argument("--json", action="store_true", help="write JSON, for programs")
-    config.set_defaults(run=_config)
-
-    token = commands.add_parser(
-        "token",
-        help="create an API key, or sign a token",
-        description="Create an API key for a program (--scope). It is shown once; the server's "
-        "settings get its digest. Or sign a JSON Web Token for a user (--grant), with the secret "
-        f"or private key in --key-file or the environment variable {_KEY_VARIABLE}.",
-        epilog="example: onceward token billing --scope 'send:invoices.*' --scope lock:billing",
-    )
-    token.add_argument("name", metavar="NAME", help="name of the program or user")
-    token.add_argument(
-        "--scope",
-        action="append",
-        default=[],
-        metavar="ACTION:PATTERN",
-        help="scope of the API key: send:orders.*, or all; repeatable",
-    )
-    token.add_argument(
-        "--grant",
-        action="append",
-        default=[],
-        metavar="ACTION:NAME",
-        help="grant of the token, name taken literally; repeatable",
-    )
-    token.add_argument("--key-file", metavar="FILE", help="secret or private key; - for stdin")
-    token.add_argument(
-        "--algorithm", default="HS256", choices=tokens.ALGORITHMS, help="of the token [HS256]"
-    )
-    token.add_argument("--audience", default="onceward", help="audience of the token [onceward]")
-    token.add_argument("--issuer", help="issuer of the token")
-    token.add_argument("--key-id", help="key ID of the token")
-    token.add_argument(
-        "--expires-s", type=int, default=3_600, help="lifetime of the token in seconds [3600]"
-    )
-    token.set_defaults(run=_token)
-
-    work = commands.add_parser(
-        "work",
-        help="run the handlers of an application",
-        description="Run the handlers of an application until SIGTERM or Ctrl-C, without an HTTP "
-        "server. On PostgreSQL any number of such processes share the work.",
-        epilog="example: onceward work shop:app",
-    )
-    work.add_argument("app", metavar="MODULE:NAME", help="where the App is")
-    work.set_defaults(run=_work)
+    parser.epilog = "example: onceward serve --database sqlite:///app.db --port 8080"
+    _add_settings(parser)
+    parser.set_defaults(run=_serve)
 
 
-def _takes_settings(command: argparse.ArgumentParser) -> None:
-    command.add_argument("--config", help=f"the file of settings ({FILE}, if it is there)")
+def fill_config(parser: Parser) -> None:
+    """Add the options of `onceward config`."""
+    parser.description = (
+        f"List all settings, their values and their sources. Settings are read from a file "
+        f"({FILE}, or --config), then from the environment ({PREFIX}…), then from the command "
+        "line. The last one counts."
+    )
+    parser.epilog = "example: onceward config --config /etc/onceward/onceward.toml"
+    _add_settings(parser)
+    parser.add_argument("--json", action="store_true", help="Print JSON")
+    parser.set_defaults(run=_config)
+
+
+def fill_token(parser: Parser) -> None:
+    """Add the options of `onceward token`."""
+    parser.description = (
+        "Create an API key for a program (--scope). It is shown once; the settings of the server "
+        "get its digest. Or sign a JSON Web Token for a user (--grant), with the secret or "
+        f"private key in --key-file or the environment variable {_KEY_VARIABLE}."
+    )
+    parser.epilog = "example: onceward token billing --scope 'send:invoices.*' --scope lock:billing"
+    add = parser.add_argument
+    add("name", metavar="NAME", help="Name of the program or user")
+    help_ = "Scope of the API key: send:orders.*, or all; repeatable"
+    add("--scope", action="append", default=[], metavar="ACTION:PATTERN", help=help_)
+    help_ = "Grant of the token, name taken literally; repeatable"
+    add("--grant", action="append", default=[], metavar="ACTION:NAME", help=help_)
+    add("--key-file", metavar="FILE", help="Secret or private key; - reads standard input")
+    algorithms = ", ".join(tokens.ALGORITHMS)
+    help_ = f"Algorithm of the token: {algorithms} [HS256]"
+    add("--algorithm", default="HS256", choices=tokens.ALGORITHMS, metavar="NAME", help=help_)
+    add("--audience", default="onceward", help="Audience of the token [onceward]")
+    add("--issuer", help="Issuer of the token")
+    add("--key-id", metavar="ID", help="Key ID of the token")
+    help_ = "Lifetime of the token in seconds [3600]"
+    add("--expires-s", type=int, default=3_600, metavar="S", help=help_)
+    parser.set_defaults(run=_token)
+
+
+def fill_work(parser: Parser) -> None:
+    """Add the options of `onceward work`."""
+    parser.description = (
+        "Run the handlers of an application until SIGTERM or Ctrl-C, without an HTTP server. On "
+        "PostgreSQL, any number of such processes share the work."
+    )
+    parser.epilog = "example: onceward work shop:app"
+    parser.add_argument("app", metavar="MODULE:NAME", help="The App object, as in shop:app")
+    parser.set_defaults(run=_work)
+
+
+def _add_settings(parser: Parser) -> None:
+    help_ = f"File with settings [{FILE}, if it exists]"
+    parser.add_argument("--config", metavar="FILE", help=help_)
     for name in Settings.__struct_fields__:
         if name not in SECRET:
             option = f"--{name.replace('_', '-')}"
+            help_ = _help(name)
             if name in SWITCHES:
-                command.add_argument(
-                    option, action=argparse.BooleanOptionalAction, help=MEANING[name]
-                )
+                action = argparse.BooleanOptionalAction
+                parser.add_argument(option, action=action, help=help_)
             else:
-                command.add_argument(option, help=MEANING[name])
+                number = isinstance(getattr(Settings(), name), int | float)
+                metavar = name.rpartition("_")[2].upper()
+                metavar = "N" if number and metavar != "S" else metavar
+                parser.add_argument(option, metavar=metavar, help=help_)
+
+
+def _help(name: str) -> str:
+    default = getattr(Settings(), name)
+    default = "on" if default is True else default
+    shown = "" if isinstance(default, tuple) or default in ("", 0) else f" [{default}]"
+    return f"{MEANING[name]}{shown}".replace("%", "%%")
 
 
 def _flags(arguments: argparse.Namespace) -> dict[str, Any]:
@@ -143,7 +143,7 @@ def _serve(arguments: argparse.Namespace) -> int:
 
 
 def _callers(settings: Settings) -> str:
-    """Who may call, in a few words."""
+    """The number of API keys and token issuers."""
     kinds = (("API key", len(settings.keys)), ("token issuer", len(settings.jwt)))
     return ", ".join(f"{count} {kind}{'s' * (count > 1)}" for kind, count in kinds if count)
 
@@ -154,14 +154,9 @@ def _config(arguments: argparse.Namespace) -> int:
         complain(f"warning: {warning}")
     if arguments.json:
         shown = [{"name": s.name, "value": s.plain, "source": s.source} for s in found]
-        print(msgspec.json.format(msgspec.json.encode(shown)).decode())
-        return 0
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 2))
-    for column in ("setting", "value", "from", "meaning"):
-        table.add_column(column, overflow="fold")
-    for setting in found:
-        table.add_row(setting.name, Text(setting.shown), Text(setting.source), setting.meaning)
-    console().print(table)
+        return print_json(shown)
+    rows = [(one.name, one.shown, one.source, one.meaning) for one in found]
+    print_table(("setting", "value", "source", "meaning"), rows)
     return 0
 
 
@@ -182,13 +177,13 @@ def _token(arguments: argparse.Namespace) -> int:
     key = KEY_PREFIX + ids.random_bytes(_KEY_BYTES).hex()
     listed = ", ".join(_quoted(scope) for scope in scopes)
     print(f"{key}\n")
-    print(f"That is the key; it is shown this once. For {FILE}:\n")
+    print(f"Store the key now: it is shown once. Add this to {FILE}:\n")
     print(f'[[keys]]\nname = {_quoted(name)}\ndigest = "{digest_of(key)}"\nscopes = [{listed}]')
     return 0
 
 
 def _quoted(text: str) -> str:
-    """A text in TOML, as which it comes back whatever is in it."""
+    """A text as a TOML string."""
     return msgspec.json.encode(text).decode().replace("\x7f", "\\u007f")
 
 

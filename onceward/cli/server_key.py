@@ -2,9 +2,9 @@
 
 import argparse
 import asyncio
-from typing import Any
 
 from onceward import engine as engines
+from onceward.cli.parser import Parser
 from onceward.errors import BadInput
 from onceward.maintenance.key_source import KeySource
 from onceward.redaction import redact_url
@@ -13,36 +13,38 @@ from onceward.store import Store
 from onceward.web.settings import FILE, load
 
 
-def add_commands(commands: Any) -> None:
-    """Add them to the parser."""
-    command = commands.add_parser(
-        "server-key",
-        help="make or replace the server key",
-        description="The server key signs sessions and encrypts the secrets of endpoints and the "
-        "headers of timers. It is not in the database, and not in backups.",
+def fill(parser: Parser) -> None:
+    """Add the commands of `onceward server-key`."""
+    parser.description = (
+        "The server key signs sessions, and encrypts the secrets of endpoints and the headers of "
+        "timers. It is not in the database, and not in backups."
     )
-    actions = command.add_subparsers(metavar="ACTION", required=True)
-    new = actions.add_parser(
-        "new",
-        help="print a new key",
-        description="Print a new server key. Put it into a file that only the server can read, and "
-        "name that by ONCEWARD_SERVER_KEY_FILE. To replace a key, write the new one above the old "
-        "one: the first encrypts, all decrypt.",
-        epilog="example: (umask 077; onceward server-key new > /etc/onceward/server.key)",
+    parser.add_command("new", "Print a new server key", _fill_new)
+    parser.add_command("replace", "Replace a server key that is lost", _fill_replace)
+
+
+def _fill_new(parser: Parser) -> None:
+    parser.description = (
+        "Print a new server key. Write it to a file that only the server can read, and set "
+        "ONCEWARD_SERVER_KEY_FILE to its path. To replace a key, write the new one above the old "
+        "one: the first one encrypts, all of them decrypt."
     )
-    new.set_defaults(run=_new)
-    replace = actions.add_parser(
-        "replace",
-        help="go on without a lost server key",
-        description="Use a database with the server key of these settings, though it was used with "
-        "another one that is lost. Sessions end, and endpoints whose secrets cannot be read are "
-        "suspended until they are written again.",
-        epilog="example: onceward server-key replace --database postgresql://db/app",
+    parser.epilog = "example: (umask 077; onceward server-key new > /etc/onceward/server.key)"
+    parser.set_defaults(run=_new)
+
+
+def _fill_replace(parser: Parser) -> None:
+    parser.description = (
+        "Use a database with the server key of these settings, if the key that it was used with is "
+        "lost. All sessions end. Endpoints whose secrets cannot be decrypted are suspended until "
+        "their secrets are set again."
     )
-    replace.add_argument("--config", help=f"the file of settings ({FILE}, if it is there)")
-    replace.add_argument("--database", help="the database URL")
-    replace.add_argument("--server-key-file", help="the file with the server key")
-    replace.set_defaults(run=_replace)
+    parser.epilog = "example: onceward server-key replace --database postgresql://db/app"
+    help_ = f"File with settings [{FILE}, if it exists]"
+    parser.add_argument("--config", metavar="FILE", help=help_)
+    parser.add_argument("--database", metavar="URL", help="Database URL")
+    parser.add_argument("--server-key-file", metavar="FILE", help="File with the server key")
+    parser.set_defaults(run=_replace)
 
 
 def _new(arguments: argparse.Namespace) -> int:
@@ -57,7 +59,7 @@ def _replace(arguments: argparse.Namespace) -> int:
     settings, _ = load(flags, file=arguments.config)
     engine = engines.create(settings.database)
     if engine.own_key() is not None:
-        raise BadInput("what is in memory alone has a server key of its own")
+        raise BadInput("a database in memory has its own server key; name another database")
 
     async def run() -> list[str]:
         async with engine:
@@ -66,5 +68,5 @@ def _replace(arguments: argparse.Namespace) -> int:
             return list(store.server_keys.checks)
 
     first, *_ = asyncio.run(run())
-    print(f"{redact_url(settings.database)} is used with the server key {first} from now on")
+    print(f"{redact_url(settings.database)} now uses the server key {first}")
     return 0

@@ -220,7 +220,9 @@ class Transport:
                 course.lost = True  # a proxy answers in place of a server that may have done it
             except (aiohttp.ClientError, TimeoutError, ConnectionError) as lost:
                 course.lost = True
-                error = Unavailable(f"{self._url} does not answer: {_why(lost)}")
+                refused = isinstance(lost, aiohttp.ClientConnectorError)
+                what = "cannot connect to" if refused else "no response from"
+                error = Unavailable(f"{what} {self._url} ({_why(lost)})")
             except msgspec.MsgspecError as odd:
                 raise OncewardError(
                     f"{self._url} gave an answer that is not understood: {odd}", code="internal"
@@ -297,11 +299,11 @@ _MEMBERS = ("type", "title", "status", "detail", "code", "retry")
 
 def _why(lost: Exception) -> str:
     if isinstance(lost, TimeoutError) and not str(lost):
-        return "it takes too long"
+        return "timed out"
     if isinstance(lost, aiohttp.ClientSSLError):
-        return f"no connection by TLS is made: {getattr(lost, 'os_error', lost)}"
+        return f"TLS failed: {getattr(lost, 'os_error', lost)}"
     if isinstance(lost, aiohttp.ClientConnectorError) and (lost.errno or 0) > 0:
-        return os.strerror(lost.errno or 0)
+        return os.strerror(lost.errno or 0).lower()
     return str(lost) or repr(lost)
 
 

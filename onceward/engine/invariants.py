@@ -1,4 +1,4 @@
-"""The interface for invariants between records, which `onceward check` verifies.
+"""The interface for invariants between records, which `onceward db check` verifies.
 
 A part that keeps an index of its records (a due entry and its job, a waitlist and its seats)
 defines rules that verify it. The command line passes all rules to the check. A rule checks one

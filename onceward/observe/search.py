@@ -128,5 +128,5 @@ def _line(record: Record) -> Line | None:
     try:
         line: Line = decode(record.value, Line, record.key)
     except OncewardError:
-        return None  # damaged: `onceward check` tells of it
+        return None  # damaged: `onceward db check` tells of it
     return line

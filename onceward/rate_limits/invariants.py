@@ -1,4 +1,4 @@
-"""Invariants of the records of rate limits, for `onceward check` and tests."""
+"""Invariants of the records of rate limits, for `onceward db check` and tests."""
 
 from collections.abc import Iterator
 

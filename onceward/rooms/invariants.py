@@ -1,4 +1,4 @@
-"""Invariants of room records, for `onceward check` and tests.
+"""Invariants of room records, for `onceward db check` and tests.
 
 The key of a log record is its last sequence number, so each record identifies its predecessor. If
 all of them and the head have theirs, the log has no gap.

@@ -46,7 +46,7 @@ async def load(tx: Transaction, id_: str, info: Info, head: Head, seq: int) -> R
 def damaged(id_: str, why: str) -> OncewardError:
     """The error for a room with inconsistent records."""
     return OncewardError(
-        f"the room {id_!r} is damaged: {why}. Run `onceward check`, and restore a backup.",
+        f"the room {id_!r} is damaged: {why}. Run `onceward db check`, and restore a backup.",
         code="damaged",
         id=id_,
     )

@@ -156,7 +156,7 @@ class Store:
                 CLOCK_BEHIND,
                 f"the clock shows {_date(now_ms)}, {behind} before the last commit "
                 f"({_date(last_ms)}). Records expire and timers fire late. Set the clock and "
-                "restart; if it is right, run `onceward clock --confirm` or call "
+                "restart; if it is right, run `onceward server confirm-clock` or call "
                 "app.confirm_clock().",
             )
         elif now_ms - last_ms > limits.CLOCK_AHEAD_MS:
@@ -167,7 +167,7 @@ class Store:
                 f"the clock shows {_date(now_ms)}, {(now_ms - last_ms) // 86_400_000} days after "
                 f"the last commit ({_date(last_ms)}). Time continues from that commit, so records "
                 "do not expire and timers do not fire by the clock. If the clock is right, run "
-                "`onceward clock --confirm` or call app.confirm_clock(); otherwise set it.",
+                "`onceward server confirm-clock` or call app.confirm_clock(); otherwise set it.",
             )
 
     def believe_clock(self) -> int:

@@ -1,4 +1,4 @@
-"""Invariants of table records, for `onceward check` and tests."""
+"""Invariants of table records, for `onceward db check` and tests."""
 
 from collections.abc import Iterator
 from typing import TypeVar

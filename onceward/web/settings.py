@@ -71,49 +71,51 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 MEANING = {
-    "database": "the engine's address: sqlite:///FILE, memory:// or postgresql://…",
-    "host": "the address to listen at; beyond this machine only with keys",
-    "port": "0 takes any that is free",
-    "app": "module:name of an App whose handlers run in this process",
-    "name": "what this node is called among others",
-    "keys": "API keys: name, digest and scopes of each; `onceward token` makes one",
-    "jwt": "token issuers: algorithm, key, audience; optionally issuer, id, ceiling, scopes",
-    "server_key": "what signs sessions and encrypts stored secrets: 64 hex digits, as "
-    "`onceward server-key new` prints; of several the first encrypts",
-    "server_key_file": "a file with the same, one on each line; without either, a key is made and "
-    "kept in ~/.local/state/onceward/keys",
-    "log": "text or json",
-    "log_level": "debug, info, warning or error",
-    "drain_s": "how long requests and handlers may take to finish when the server stops",
-    "telemetry": "whether to make OpenTelemetry spans",
-    "webhooks": "whether this server makes the calls of timers",
-    "webhook_allow": "networks, addresses and names that may be called though they are private, "
-    "as in 10.1.0.0/16,intranet:8080",
-    "webhook_ports": "ports that may be called, beside those in webhook_allow",
-    "webhook_rate": "how many calls a second are begun, by all nodes together; 0: any number",
-    "webhook_pauses_s": "the pauses between attempts of a call, unless its timer or endpoint has "
-    "its own; the last one repeats",
-    "webhook_attempts": "attempts of a call, unless its timer or endpoint specifies them",
-    "webhook_connect_s": "how long to wait for a connection",
-    "webhook_timeout_s": "how long to wait for all of an answer",
-    "webhook_calls": "how many calls are under way at once",
-    "webhook_calls_per_host": "how many of them to one receiver at the most; fewer while it "
-    "answers slowly or with errors",
-    "timers_append_id": "whether timers in the plain form have their id appended to their URL",
-    "advertise": "where other nodes on the same database reach this one, if not at host and port, "
-    "as in http://10.0.0.7:8080",
-    "origins": "origins of pages that may connect by WebSocket beside its own, as in "
-    "https://app.example.com; * for all",
-    "frame_rate": "how many frames a second are read from one WebSocket connection",
-    "request_rate": "how many HTTP requests a second each caller may make in the long run; 0: any "
-    "number",
-    "request_burst": "how many of them at once; 0: as many as in a second",
-    "metrics_auth": "whether /metrics requires a key with the scope metrics:*",
-    "connections": "connections in total; idle ones without credentials make room for new ones",
-    "connections_per_address": "connections without credentials from one address; 0: any number",
-    "proxies": "addresses and networks of proxies: connections_per_address does not apply to them, "
-    "and their X-Forwarded-Proto and client certificate headers are believed, as in "
-    "10.0.0.7,10.1.0.0/16",
+    "database": "Database URL: sqlite:///FILE, memory:// or postgresql://…",
+    "host": "Address to listen on; others than loopback require API keys",
+    "port": "Port to listen on; 0: any free port",
+    "app": "App whose handlers run in this process, as in shop:app",
+    "name": "Name of this node",
+    "keys": "API keys: name, digest and scopes of each, from `onceward token`",
+    "jwt": "Token issuers: algorithm, key, audience; optionally issuer, id, ceiling, scopes",
+    "server_key": "Key that signs sessions and encrypts stored secrets: 64 hex digits, from "
+    "`onceward server-key new`; of several, the first encrypts",
+    "server_key_file": "File with server keys, one on each line; by default, the server creates "
+    "one in ~/.local/state/onceward/keys",
+    "log": "Format of the log: text or json",
+    "log_level": "Level of the log: debug, info, warning or error",
+    "drain_s": "Time for requests and handlers to finish when the server stops",
+    "telemetry": "Create OpenTelemetry spans",
+    "webhooks": "Make the calls of timers on this server",
+    "webhook_allow": "Private networks, addresses and names that can be called, as in "
+    "10.1.0.0/16,intranet:8080",
+    "webhook_ports": "Ports that can be called, besides those in webhook_allow",
+    "webhook_rate": "Maximum number of calls per second, on all nodes together; 0: no limit",
+    "webhook_pauses_s": "Pauses between attempts of a call, unless its timer or endpoint has its "
+    "own; the last one repeats",
+    "webhook_attempts": "Attempts of a call, unless its timer or endpoint specifies them",
+    "webhook_connect_s": "Time limit for a connection",
+    "webhook_timeout_s": "Time limit for a whole response",
+    "webhook_calls": "Maximum number of concurrent calls",
+    "webhook_calls_per_host": "Maximum number of concurrent calls to one receiver; fewer while it "
+    "responds slowly or with errors",
+    "timers_append_id": "Append the id of timers in the plain form to their URL",
+    "advertise": "Address of this node for other nodes on the same database, if it is not host "
+    "and port, as in http://10.0.0.7:8080",
+    "origins": "Origins of pages that can connect by WebSocket besides its own, as in "
+    "https://app.example.com; *: all",
+    "frame_rate": "Maximum number of frames per second from one WebSocket connection",
+    "request_rate": "Maximum number of HTTP requests per second of each caller, on average; 0: no "
+    "limit",
+    "request_burst": "Maximum number of requests at once; 0: as many as in a second",
+    "metrics_auth": "Require an API key with the scope metrics:* for /metrics",
+    "connections": "Maximum number of connections; idle ones without credentials are closed for "
+    "new ones",
+    "connections_per_address": "Maximum number of connections without credentials from one "
+    "address; 0: no limit",
+    "proxies": "Addresses and networks of trusted proxies, as in 10.0.0.7,10.1.0.0/16: "
+    "connections_per_address does not apply to them, and X-Forwarded-Proto and client certificate "
+    "headers are accepted from them",
 }
 SECRET = ("keys", "jwt", "server_key")
 SWITCHES = ("telemetry", "webhooks", "timers_append_id", "metrics_auth")
@@ -240,7 +242,7 @@ def _why(error: str, sources: Mapping[str, str]) -> str:
     if name not in sources:
         return error
     told = f"{error} (from {sources[name]})"
-    return f"{told}; {name} is {MEANING[name]}" if "enum" in error else told
+    return f"{told}; {MEANING[name]}" if "enum" in error else told
 
 
 def _from_file(path: str | None) -> dict[str, Any]:

@@ -181,4 +181,4 @@ def _read(key: keys.Key, value: bytes) -> _CountedJob | None:
         job: _CountedJob = decode(value, _CountedJob, key)
         return job
     except OncewardError:
-        return None  # damaged: `onceward check` tells of it
+        return None  # damaged: `onceward db check` tells of it

@@ -202,4 +202,4 @@ class Found:
     held: dict[str, int] = field(default_factory=dict)
     """How many hold or wait for a lock when all is over."""
     problems: list[str] = field(default_factory=list)
-    """What `onceward check` says, and what else went wrong with processes."""
+    """What `onceward db check` says, and what else went wrong with processes."""

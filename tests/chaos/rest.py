@@ -72,9 +72,9 @@ async def _all(engine: Engine, partition: str) -> AsyncIterator[Record]:
 
 
 async def _check_file(path: str) -> list[str]:
-    """What `onceward check` says."""
+    """What `onceward db check` says."""
     checking = await asyncio.create_subprocess_exec(
-        *(*ONCEWARD, "check", "--quiet", path),
+        *(*ONCEWARD, "db", "check", "--quiet", path),
         cwd=ROOT,
         env=environment(),
         stdout=asyncio.subprocess.PIPE,
@@ -82,7 +82,7 @@ async def _check_file(path: str) -> list[str]:
     said, _ = await checking.communicate()
     problems = said.decode().splitlines()
     if checking.returncode and not problems:
-        problems = [f"onceward check ended with {checking.returncode}"]
+        problems = [f"onceward db check ended with {checking.returncode}"]
     return problems
 
 

@@ -45,4 +45,4 @@ def test_a_lost_key_is_replaced(capsys: Capture, tmp_path: Path) -> None:
 
 def test_memory_has_no_key_to_replace(capsys: Capture) -> None:
     assert cli.main(["server-key", "replace", "--database", "memory://"]) == 2
-    assert "in memory alone" in capsys.readouterr().err
+    assert "a database in memory has its own server key" in capsys.readouterr().err

@@ -200,7 +200,7 @@ async def test_one_who_is_not_patient_hears_that_nobody_answers(
 ) -> None:
     cutter.losses = losses * 10
     async with Client(cutter.url, patience_s=0) as client:
-        with pytest.raises(Unavailable, match="does not answer"):
+        with pytest.raises(Unavailable, match=r"no response from|cannot connect to"):
             await client.send("q", 1, key="k")
     assert len(cutter.requests) == 1
     cutter.losses = []

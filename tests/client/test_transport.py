@@ -115,7 +115,7 @@ async def test_a_server_without_tls_is_said_to_have_none() -> None:
     async with await asyncio.start_server(answer_plainly, "127.0.0.1", 0) as server:
         port = server.sockets[0].getsockname()[1]
         async with Client(f"https://127.0.0.1:{port}", patience_s=0) as client:
-            with pytest.raises(Unavailable, match="no connection by TLS"):
+            with pytest.raises(Unavailable, match="TLS failed"):
                 await client.queues.list()
 
 
@@ -164,7 +164,7 @@ async def test_what_is_for_the_caller_to_decide_is_told(code: str) -> None:
 async def test_pauses_grow_and_patience_ends() -> None:
     clock = Sprinting()
     async with Script(None) as script, Client(script.url, clock=clock, patience_s=60) as client:
-        with pytest.raises(Unavailable, match=f"{script.url} does not answer: "):
+        with pytest.raises(Unavailable, match=rf"no response from {script.url} \("):
             await client.send("q", 1, key="k")
     assert clock.slept_s[0] <= 0.05
     assert 0.4 < max(clock.slept_s) <= AWAY_S_MAX, "so it is found soon when it is back"

@@ -23,7 +23,7 @@ UP = "Ctrl-C stops it|Uvicorn running|Press CTRL"
 # What was killed may still have its files and its port for an instant.
 _WAIT = "wait; while curl -s localhost:$ONCEWARD_PORT > /dev/null; do :; done; true"
 _REMOTE = re.compile(
-    r"localhost:|^onceward (send|queues|jobs|dead|settle|timers|endpoints|rooms|tables|locks)"
+    r"localhost:|^onceward (send|jobs|queues|locks|timers|endpoints|rooms|tables|server) "
 )
 _VARIABLE = re.compile(r"([A-Z]+)=…")
 
@@ -68,7 +68,7 @@ class Reader:
                 self.serve("onceward serve")  # which the page takes for granted
             wanted = [self.here(line) for line in said if line]
             self._shown = self._typed(self.here(command))
-            while "timers show" in command and not printed(self._shown, wanted):
+            while "timers get" in command and not printed(self._shown, wanted):
                 self._shown = self._typed(self.here(command))  # the answer is just being recorded
             assert printed(self._shown, wanted), (str(block), command, self._shown, wanted)
             count += 1

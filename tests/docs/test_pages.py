@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from onceward import limits
-from onceward.cli import _parser
+from onceward.cli import make_parser
 from onceward.web.settings import load
 from scripts.reference import PAGES as PAGES_MADE
 from tests.console import commands, printed
@@ -103,7 +103,7 @@ def _unit(block: Block) -> None:
     started = re.findall(r"^ExecStart=\S*/onceward (.*)$", block.text, re.MULTILINE)
     assert started, f"{block}: it starts nothing"
     for command in started:
-        _parser().parse_args(shlex.split(command))
+        make_parser().parse_args(shlex.split(command))
 
 
 def _yaml(block: Block) -> None:
@@ -128,7 +128,7 @@ def test_a_command_that_is_not_run_is_understood_at_least() -> None:
             for command, _ in commands(block.text) if block.language == "console" else ():
                 words = shlex.split(command.replace("\\\n", " "), comments=True)
                 if cannot(page, command) and words[0] == "onceward":
-                    _parser().parse_args([word for word in words[1:] if word != "&"])
+                    make_parser().parse_args([word for word in words[1:] if word != "&"])
 
 
 def test_nothing_is_excused_or_expected_that_is_not_there() -> None:

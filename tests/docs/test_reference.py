@@ -12,7 +12,7 @@ import pytest
 
 from onceward import limits
 from onceward.capabilities import SCOPES
-from onceward.cli import _parser
+from onceward.cli import make_parser
 from onceward.errors import TABLE
 from onceward.parts import all_kinds
 from onceward.web.api import ROUTES
@@ -48,7 +48,7 @@ def section(text: str, title: str) -> str:
 
 
 def test_every_command_is_there_with_all_of_its_options() -> None:
-    found = parsers(_parser(), "onceward")
+    found = parsers(make_parser().complete_all(), "onceward")
     assert len(found) > 40
     for name, parser in found.items():
         if name == "onceward":

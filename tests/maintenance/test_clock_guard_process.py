@@ -42,9 +42,9 @@ def test_a_server_with_a_wrong_clock_forgets_no_key_until_it_is_confirmed(
 
     server.start()
     server.until_ready()
-    said("queues", "orders", "--set", "key_retention_ms=1000")
+    said("queues", "configure", "orders", "--key-retention-s", "1")
     first = said("send", "orders", "1", "--key", "order-1")
-    assert said("jobs", str(first["id"]), "--cancel")["state"] == "cancelled"
+    assert said("jobs", "cancel", str(first["id"]))["state"] == "cancelled"
     server.stop()
 
     (tmp_path / "sitecustomize.py").write_text(WRONG_CLOCK)
@@ -53,13 +53,13 @@ def test_a_server_with_a_wrong_clock_forgets_no_key_until_it_is_confirmed(
     monkeypatch.setattr(server_process, "environment", lambda: {**real(), "PYTHONPATH": path})
     server.start()
     server.until_ready()
-    clock = said("clock")
+    clock = said("server", "clock")
     assert clock["held"] is True
     again = said("send", "orders", "1", "--key", "order-1")
     assert (again["id"], again["duplicate"]) == (first["id"], True)
     assert "alarm clock_ahead" in server.log.read_text()
 
-    clock = said("clock", "--confirm")
+    clock = said("server", "confirm-clock")
     assert clock["held"] is False
     assert abs(int(str(clock["now_ms"])) - int(str(clock["wall_ms"]))) < 60_000
     later = said("send", "orders", "1", "--key", "order-1")

@@ -191,7 +191,7 @@ async def test_a_client_is_reset_after_a_restore_of_sqlite(tmp_path: Path, how: 
 
     async def save() -> None:
         if how == "backup":
-            command = ["backup", str(path), str(copy / "a.db"), "--quiet"]
+            command = ["db", "backup", str(path), str(copy / "a.db"), "--quiet"]
             assert await asyncio.to_thread(cli.main, command) == 0
         else:  # as a snapshot of the disk would
             shutil.copytree(path.parent, copy, dirs_exist_ok=True)
@@ -199,7 +199,7 @@ async def test_a_client_is_reset_after_a_restore_of_sqlite(tmp_path: Path, how: 
     async with hub_on(SQLiteEngine(str(path))) as hub:
         ann, _ = await leave_at_15(hub, save)
     if how == "backup":
-        command = ["backup", str(copy / "a.db"), str(path), "--force", "--quiet"]
+        command = ["db", "backup", str(copy / "a.db"), str(path), "--force", "--quiet"]
         assert await asyncio.to_thread(cli.main, command) == 0
     else:
         shutil.rmtree(path.parent)

@@ -42,7 +42,7 @@ def test_a_database_of_another_format_is_not_called_damaged(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = unpacked(tmp_path)
-    assert cli.main(["check", str(path)]) == 64
+    assert cli.main(["db", "check", str(path)]) == 64
     shown = capsys.readouterr()
     assert shown.out == ""
     assert shown.err.endswith(" [unsupported_format]\n")

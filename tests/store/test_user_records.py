@@ -35,7 +35,7 @@ async def test_any_name_is_free_for_records_of_an_application(tmp_path: Path, na
         async with app:
             receipt = await app.send("queue", None, key=f"{run}")
             assert (await app.wait(receipt.id)).result == run + 1
-    assert cli.main(["check", str(tmp_path / "app.db"), "--quiet"]) == 0
+    assert cli.main(["db", "check", str(tmp_path / "app.db"), "--quiet"]) == 0
 
 
 async def test_a_transaction_reads_what_it_and_others_have_written() -> None:

@@ -169,7 +169,7 @@ async def test_each_key_is_one_job_that_is_completed_once_however_often_all_are_
         assert server.stop() == 0, server.log.read_text()
     again = await judge(server, crew, callers, keys)
     check = await asyncio.create_subprocess_exec(
-        *(*ONCEWARD, "check", str(server.database)), cwd=ROOT, stdout=asyncio.subprocess.PIPE
+        *(*ONCEWARD, "db", "check", str(server.database)), cwd=ROOT, stdout=asyncio.subprocess.PIPE
     )
     said, _ = await check.communicate()
     assert check.returncode == 0, said.decode()

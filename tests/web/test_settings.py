@@ -117,7 +117,7 @@ def test_a_setting_that_is_none_is_refused_with_its_file() -> None:
 
 
 def test_what_may_stand_there_is_said() -> None:
-    assert "log is text or json" in refusal({"log": "xml"}, {})
+    assert "; Format of the log: text or json" in refusal({"log": "xml"}, {})
 
 
 def test_a_file_that_cannot_be_used_is_refused() -> None:

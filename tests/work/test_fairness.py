@@ -181,7 +181,7 @@ async def check_engine(url: str) -> None:
 
 async def test_it_holds_in_a_file(tmp_path: Path) -> None:
     await check_engine(f"sqlite:///{tmp_path / 'app.db'}")
-    assert cli.main(["check", str(tmp_path / "app.db"), "--quiet"]) == 0
+    assert cli.main(["db", "check", str(tmp_path / "app.db"), "--quiet"]) == 0
 
 
 async def test_it_holds_on_postgresql(url: str) -> None:

@@ -133,8 +133,8 @@ put(byId("commands"), [
   `onceward send orders '{"item": "lamp"}' --key order-1 --wait-s 5${server}`,
   `curl '${location.origin}/v1/inbox/orders?wait_ms=5000' -H 'Idempotency-Key: order-1' \\`,
   `    -H 'Content-Type: application/json' -d '{"body": {"item": "lamp"}}'`,
-  `onceward timers set --delay-s 3 --queue orders --body '{"item": "rug"}'${server}`,
-  `onceward queues${server}`,
+  `onceward timers create --delay-s 3 --queue orders --body '{"item": "rug"}'${server}`,
+  `onceward queues list${server}`,
 ].join("\n"));
 look();
 watch();

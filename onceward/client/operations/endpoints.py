@@ -28,14 +28,14 @@ class EndpointsOperations(Operations):
     ) -> api.CreatedEndpoint:
         """Create an endpoint.
 
-        - `url`
+        - `url`: The URL to call.
         - `headers`: Sent with every call, beside those of the timer.
-        - `description`
+        - `description`: A description for people.
         - `disabled`: While it is disabled, calls fail at once, and can be resent later.
         - `retry`: The default of its calls: `pauses_s`, `attempts_max`, `timeout_s`.
-        - `secret`: For a new endpoint: whsec_ and 24 to 64 bytes in base64. By default, the server
-          generates one.
-        - `id`: By default, the server generates one.
+        - `secret`: The secret of a new endpoint: whsec_ and 24 to 64 bytes in base64. By default,
+          the server generates one.
+        - `id`: The id of the endpoint; by default, the server generates one.
 
         Raises `AddressRefused`, `KeyReused`, `BadInput` (bad_name, bad_endpoint, bad_url,
         bad_secret).
@@ -105,13 +105,13 @@ class EndpointsOperations(Operations):
         """Create or replace an endpoint, without its secrets.
 
         - `id`: The id of the endpoint.
-        - `url`
+        - `url`: The URL to call.
         - `headers`: Sent with every call, beside those of the timer.
-        - `description`
+        - `description`: A description for people.
         - `disabled`: While it is disabled, calls fail at once, and can be resent later.
         - `retry`: The default of its calls: `pauses_s`, `attempts_max`, `timeout_s`.
-        - `secret`: For a new endpoint: whsec_ and 24 to 64 bytes in base64. By default, the server
-          generates one.
+        - `secret`: The secret of a new endpoint: whsec_ and 24 to 64 bytes in base64. By default,
+          the server generates one.
 
         Raises `AddressRefused`, `BadInput` (bad_name, bad_endpoint, bad_url, bad_secret).
         """
@@ -141,11 +141,11 @@ class EndpointsOperations(Operations):
         """Change an endpoint.
 
         - `id`: The id of the endpoint.
-        - `url`
-        - `headers`
-        - `description`
-        - `disabled`
-        - `retry`
+        - `url`: The URL to call.
+        - `headers`: Headers to send with every call, in place of the current ones.
+        - `description`: A description for people.
+        - `disabled`: While it is disabled, calls fail at once, and can be resent later.
+        - `retry`: The retry policy of its calls: pauses_s, attempts_max, timeout_s.
 
         Raises `NoSuchEndpoint`, `AddressRefused`, `BadInput` (bad_name, bad_endpoint, bad_url,
         bad_secret).
@@ -178,7 +178,8 @@ class EndpointsOperations(Operations):
 
         - `id`: The id of the endpoint.
         - `overlap_s`: How long calls are also signed with the previous secret.
-        - `secret`: By default, the server generates one. The same secret again changes nothing.
+        - `secret`: The new secret; by default, the server generates one. The same one again changes
+          nothing.
 
         Raises `NoSuchEndpoint`, `BadInput` (bad_name, bad_secret).
         """

@@ -27,10 +27,10 @@ class JobsOperations(Operations):
         """Claim jobs, or wait for some.
 
         - `queue`: The name of the queue.
-        - `max`
-        - `lease_s`
-        - `wait_s`
-        - `worker`
+        - `max`: The maximum number of jobs.
+        - `lease_s`: The length of the lease.
+        - `wait_s`: How long to wait for a job.
+        - `worker`: The name of the worker, shown with the job.
 
         Raises `BadInput` (bad_name).
         """
@@ -51,8 +51,8 @@ class JobsOperations(Operations):
         """Complete a job.
 
         - `id`: The id of the job.
-        - `token`
-        - `result`
+        - `token`: The token of the claimed job.
+        - `result`: The result of the job.
 
         Raises `NoSuchJob`, `StaleToken`.
         """
@@ -73,8 +73,8 @@ class JobsOperations(Operations):
         """Fail an attempt of a job.
 
         - `id`: The id of the job.
-        - `token`
-        - `reason`
+        - `token`: The token of the claimed job.
+        - `reason`: The error, for people.
         - `retry_after_s`: The pause before the next attempt. By default, the backoff of the queue.
         - `not_before_s`: The shortest pause before the next attempt.
         - `final`: Whether the job fails without further attempts.
@@ -97,8 +97,8 @@ class JobsOperations(Operations):
         """Renew the lease of a job.
 
         - `id`: The id of the job.
-        - `token`
-        - `lease_s`
+        - `token`: The token of the claimed job.
+        - `lease_s`: The length of the lease, from now.
 
         Raises `NoSuchJob`, `StaleToken`.
         """
@@ -142,7 +142,7 @@ class JobsOperations(Operations):
         """Settle a step in doubt.
 
         - `id`: The id of the job.
-        - `step`
+        - `step`: The name of the step.
         - `done`: Whether the step was done. If not, it runs again.
         - `result`: The result of the step, if it was done.
         - `reason`: How the outcome was found out. It is stored with the job, the caller and the

@@ -18,8 +18,8 @@ class KeysOperations(Operations):
     async def create(self, name: str, scopes: Sequence[str]) -> api.CreatedKey:
         """Create an API key.
 
-        - `name`
-        - `scopes`
+        - `name`: The name of the caller.
+        - `scopes`: Scopes as in send:orders.* or all.
         """
         return await self._transport.run(
             api.CREATE, body=api.CreateKey(name=name, scopes=as_list("scopes", scopes))

@@ -22,9 +22,9 @@ class LocksOperations(Operations):
     ) -> api.HeldLocks:
         """Acquire locks, all or none.
 
-        - `names`
-        - `owner`
-        - `lease_s`
+        - `names`: The names of the locks.
+        - `owner`: The name of the holder, shown with the lock.
+        - `lease_s`: The length of the lease.
         - `wait_s`: How long to wait for the locks.
         - `capacity`: How many holders a name can have at the same time.
         - `request`: 26 letters and digits, chosen by the client. Requests with the same value are
@@ -48,8 +48,8 @@ class LocksOperations(Operations):
     async def renew(self, id: str, *, lease_s: float | None = None) -> int:
         """Renew the lease of locks.
 
-        - `id`
-        - `lease_s`
+        - `id`: The id that `acquire` returned.
+        - `lease_s`: The length of the lease, from now. By default, as before.
 
         Raises `LockLost`, `BadInput` (bad_key).
         """
@@ -62,7 +62,7 @@ class LocksOperations(Operations):
     async def release(self, id: str) -> bool:
         """Release locks.
 
-        - `id`
+        - `id`: The id that `acquire` returned.
 
         Raises `BadInput` (bad_key).
         """

@@ -30,17 +30,16 @@ class MessagesOperations(Operations):
         The message is durable when the response arrives. The same key takes effect once.
 
         - `queue`: The name of the queue.
-        - `body`
+        - `body`: The body of the message: any JSON value.
         - `order_key`: Jobs of one queue with the same order key run one after the other, in order.
-        - `limit_key`: The queue's setting `limit_per_key` bounds the running jobs with the same
-          limit key.
-        - `priority`: 0 runs first; default: 5.
+        - `limit_key`: Jobs with the same limit key share the limit `limit_per_key` of the queue.
+        - `priority`: The priority: 0 runs first; default: 5.
         - `attempts_max`: The number of attempts after which a failure is final. 0: no limit; None:
           the setting of the queue.
         - `key`: The idempotency key. Without one, it is made from fields of the body, if the queue
           has `key_fields`, or else it is the header Idempotency-Key.
-        - `delay_s`
-        - `due_ms`
+        - `delay_s`: The delay until the job is due.
+        - `due_ms`: The time when the job is due, in place of a delay.
         - `wait_s`: How long to wait for the end of the job.
 
         Raises `KeyReused`, `BadInput` (bad_name, bad_key, missing_key, value_too_large).
@@ -69,7 +68,7 @@ class MessagesOperations(Operations):
         With the header Idempotency-Key, messages do not need keys of their own.
 
         - `queue`: The name of the queue.
-        - `messages`
+        - `messages`: Messages with `body`, and with `key` and other options.
 
         Raises `BadInput` (bad_name, bad_key).
         """

@@ -164,7 +164,7 @@ class QueuesOperations(Operations):
         - `queue`: The name of the queue.
         - `after`: Where to continue: the member `next` of the last response.
         - `reason`: A part of the error of the last attempt.
-        - `order_key`
+        - `order_key`: The order key of the jobs.
         - `since_ms`: The earliest time of the failure.
 
         Raises `BadInput` (bad_name).

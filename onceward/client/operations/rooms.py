@@ -27,9 +27,9 @@ class RoomsOperations(Operations):
     ) -> api.Room:
         """Create a room.
 
-        - `id`: Empty: the server generates a UUID (version 7).
+        - `id`: The id of the room; by default, the server generates a UUID (version 7).
         - `meta`: Metadata, to search rooms by.
-        - `schemas`
+        - `schemas`: The schemas of maps, lists and presences.
         - `capacity`: The maximum number of users in the room.
         - `per_user`: The maximum number of connections of each user.
         - `keep`: The number of steps that the log keeps, for history and for clients that
@@ -118,11 +118,11 @@ class RoomsOperations(Operations):
         """Change some settings of a room.
 
         - `id`: The id of the room.
-        - `meta`
+        - `meta`: Metadata, to search rooms by.
         - `schemas`: They apply to later changes only.
-        - `capacity`
-        - `per_user`
-        - `keep`
+        - `capacity`: The maximum number of users in the room.
+        - `per_user`: The maximum number of connections of each user.
+        - `keep`: The number of steps that the log keeps.
 
         Raises `NoSuchRoom`, `BadInput` (bad_name, bad_schema, value_too_large, bad_value).
         """
@@ -219,7 +219,7 @@ class RoomsOperations(Operations):
         """Apply operations to a room.
 
         - `id`: The id of the room.
-        - `ops`
+        - `ops`: Operations, as in {"op": "map.set", "map": "m", "key": "k", "value": 1}.
         - `client`: The name of a client that numbers its steps, or a new id for each step. A
           repeated step of a client is applied once.
         - `n`: The number of the step. It increases with each step of the client.
@@ -237,8 +237,8 @@ class RoomsOperations(Operations):
         The event is not stored. A repeated request sends it again.
 
         - `id`: The id of the room.
-        - `event`
-        - `value`
+        - `event`: The name of the event.
+        - `value`: The value of the event.
         - `to`: The id of one member; empty: all members.
 
         Raises `NoSuchRoom`, `Unavailable`, `BadInput` (bad_name, no_such_member, value_too_large,

@@ -12,7 +12,7 @@ from onceward.client.operations.base import Operations
 
 
 class TablesOperations(Operations):
-    """Operations on tables, over HTTP and WebSocket: seats, waitlists, games and ratings."""
+    """Operations on tables: seats, waitlists, games and ratings."""
 
     async def create(
         self,
@@ -24,10 +24,10 @@ class TablesOperations(Operations):
     ) -> api.Table:
         """Create a table.
 
-        - `id`: Empty: the server generates one.
+        - `id`: The id of the table; by default, the server generates one.
         - `policy`: The rules that differ from the preset (`kind`).
-        - `game`: The referee; empty: a server ends the games.
-        - `meta`
+        - `game`: The game of the referee. By default, a server ends the games.
+        - `meta`: Metadata, shown with the table.
 
         Raises `BadInput` (bad_name, bad_policy, table_exists, no_game, value_too_large).
         """
@@ -99,7 +99,7 @@ class TablesOperations(Operations):
         """Show the place of a user, and the estimated wait.
 
         - `id`: The id of the table.
-        - `user`: Empty: the caller. Other users take the scope `table`.
+        - `user`: The user; by default, the caller. Other users take the scope `table`.
 
         Raises `NoSuchTable`, `BadInput` (bad_name).
         """
@@ -141,8 +141,9 @@ class TablesOperations(Operations):
         Idempotent.
 
         - `id`: The id of the table.
-        - `user`: Empty: the caller. Other users take the scope `table`.
-        - `lane`: Empty: the default lane. Other lanes take the scope `lane`.
+        - `user`: The user; by default, the caller. Other users take the scope `table`.
+        - `lane`: The lane; by default, the last one of the policy. Other lanes take the scope
+          `lane`.
         - `party`: The users who join together with this one.
 
         Raises `NoSuchTable`, `Unavailable`, `BadInput` (bad_name, table_closed).
@@ -157,7 +158,7 @@ class TablesOperations(Operations):
         Idempotent. A player who leaves a game loses it.
 
         - `id`: The id of the table.
-        - `user`: Empty: the caller. Other users take the scope `table`.
+        - `user`: The user; by default, the caller. Other users take the scope `table`.
 
         Raises `NoSuchTable`, `BadInput` (bad_name, table_closed).
         """
@@ -167,7 +168,7 @@ class TablesOperations(Operations):
         """Watch a table as a spectator.
 
         - `id`: The id of the table.
-        - `user`: Empty: the caller. Other users take the scope `table`.
+        - `user`: The user; by default, the caller. Other users take the scope `table`.
 
         Raises `NoSuchTable`, `Unavailable`, `BadInput` (bad_name, table_closed).
         """
@@ -177,7 +178,7 @@ class TablesOperations(Operations):
         """Confirm readiness for a game or a rematch.
 
         - `id`: The id of the table.
-        - `user`: Empty: the caller. Other users take the scope `table`.
+        - `user`: The user; by default, the caller. Other users take the scope `table`.
 
         Raises `NoSuchTable`, `BadInput` (bad_name, table_closed, not_seated).
         """
@@ -187,7 +188,7 @@ class TablesOperations(Operations):
         """Record activity of a user.
 
         - `id`: The id of the table.
-        - `user`: Empty: the caller. Other users take the scope `table`.
+        - `user`: The user; by default, the caller. Other users take the scope `table`.
 
         Raises `NoSuchTable`, `BadInput` (bad_name).
         """
@@ -197,8 +198,8 @@ class TablesOperations(Operations):
         """Make a move.
 
         - `id`: The id of the table.
-        - `user`: Empty: the caller. Other users take the scope `table`.
-        - `move`
+        - `user`: The user; by default, the caller. Other users take the scope `table`.
+        - `move`: The move, in the format of the game.
         - `key`: The idempotency key: a repeated request makes the move once.
 
         Raises `NoSuchTable`, `Unavailable`, `KeyReused`, `BadInput` (bad_name, table_closed,
@@ -216,7 +217,7 @@ class TablesOperations(Operations):
         """End the current game.
 
         - `id`: The id of the table.
-        - `winners`: Empty: a draw.
+        - `winners`: The winners; none: a draw.
         - `game`: The number of the game, so that a late request does not end another one.
 
         Raises `NoSuchTable`, `BadInput` (bad_name, table_closed, not_seated, no_game, other_game).

@@ -41,27 +41,27 @@ class TimersOperations(Operations):
     ) -> api.CreatedTimer:
         """Create a timer, once for its id or key.
 
-        - `id`: By default, the server generates one.
+        - `id`: The id of the timer; by default, the server generates one.
         - `key`: An idempotency key in place of an id. It can come as the header Idempotency-Key
           instead.
-        - `url`
-        - `endpoint`
-        - `queue`
-        - `at`: Milliseconds since 1970, or a text as in RFC 3339. A time in the past is due at
+        - `url`: The URL to call.
+        - `endpoint`: The id of the endpoint to call.
+        - `queue`: The queue to send a job to.
+        - `at`: The time: milliseconds since 1970, or a text as in RFC 3339. A past time is due at
           once.
-        - `delay_s`
-        - `every_s`
-        - `cron`: Five fields, or six with the second first.
+        - `delay_s`: The delay from now.
+        - `every_s`: The interval of a recurring timer.
+        - `cron`: A cron expression of five fields, or of six with the second first.
         - `zone`: The time zone of the cron expression [UTC].
-        - `catch_up`: Which of the times that passed while no server ran count.
-        - `headers`
-        - `body`
+        - `catch_up`: Which of the times to catch up on that passed while no server ran.
+        - `headers`: Headers to send with the call.
+        - `body`: The body of the call or job: any JSON value.
         - `append_id`: Whether the timer's id is appended to the path of the URL.
-        - `attempts_max`
+        - `attempts_max`: The number of attempts of the call or job; 0: no limit.
         - `retry`: When a failed call is retried: `pauses_s`, `attempts_max`, `timeout_s`.
-        - `order_key`
-        - `limit_key`
-        - `priority`
+        - `order_key`: The order key of the job.
+        - `limit_key`: The limit key of the job.
+        - `priority`: The priority of the job: 0 runs first; default: 5.
         - `due_ms`: In place of `at` and `delay_s`: milliseconds since 1970.
 
         Raises `AddressRefused`, `KeyReused`, `NoSuchEndpoint`, `BadInput` (bad_timer, bad_url,
@@ -161,8 +161,8 @@ class TimersOperations(Operations):
         """Move a timer to another time.
 
         - `id`: The id of the timer.
-        - `at`
-        - `delay_s`
+        - `at`: The new time: milliseconds since 1970, or a text as in RFC 3339.
+        - `delay_s`: The delay from now.
         - `app`: A timer of the application itself.
         - `caller`: A timer of another caller.
 

@@ -1,4 +1,4 @@
-"""Integrity checks of a database file, for `onceward check`.
+"""Integrity checks of a database file, for `onceward db check`.
 
 It reads a snapshot of all data, verifies the checksum of each record, and changes nothing.
 """

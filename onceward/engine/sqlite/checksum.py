@@ -48,7 +48,7 @@ def verify_key(path: str, partition: object, sort: object, stored: object) -> No
 def damaged_key(path: str, key: object) -> Damaged:
     return Damaged(
         f"{path} is damaged: a record has the wrong key {key!r}. Nothing was changed. "
-        "Run `onceward check`, and restore a backup.",
+        "Run `onceward db check`, and restore a backup.",
         key=key,
     )
 

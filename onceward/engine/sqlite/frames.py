@@ -188,7 +188,7 @@ def padded(size_bytes: int) -> int:
 def damaged(path: str, what: str) -> CannotOpen:
     return CannotOpen(
         f"the journal segment {path} is damaged: {what}. Nothing was changed. "
-        "Run `onceward check`, or restore a backup.",
+        "Run `onceward db check`, or restore a backup.",
         code="damaged",
         segment=path,
         what=what,

@@ -33,7 +33,7 @@ class Owner:
             os.close(self._fd)
             raise CannotOpen(
                 f"{database_path} is in use by {holder}. Stop that process, or use another "
-                "file. To read the data while it runs, use `onceward inspect` or sqlite3.",
+                "file. To read the data while it runs, use `onceward db inspect` or sqlite3.",
                 code="database_in_use",
                 holder=holder,
             )

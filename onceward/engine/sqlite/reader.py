@@ -208,7 +208,7 @@ def read(path: str, work: Callable[[Snapshot], T], *, lenient: bool = False) -> 
                 if snapshot.problems and not lenient:
                     raise CannotOpen(
                         f"the journal of {path} is damaged: {snapshot.problems[0]}. "
-                        "Run `onceward check`, or restore a backup.",
+                        "Run `onceward db check`, or restore a backup.",
                         code="damaged",
                     )
                 result = work(snapshot)
@@ -275,7 +275,7 @@ def _readable(path: str) -> Iterator[None]:
         ) from error
     except UnicodeDecodeError as error:
         raise CannotOpen(
-            f"{path} is damaged: it contains text that is not UTF-8. Run `onceward check`.",
+            f"{path} is damaged: it contains text that is not UTF-8. Run `onceward db check`.",
             code="damaged",
         ) from error
 

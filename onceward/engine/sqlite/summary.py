@@ -1,4 +1,4 @@
-"""Statistics of a database file, for `onceward inspect`."""
+"""Statistics of a database file, for `onceward db inspect`."""
 
 import os
 from collections.abc import Iterator
@@ -183,7 +183,7 @@ def _oldest_due(snapshot: Snapshot, now_ms: int) -> Due | None:
             try:
                 at_ms = due_ms(record.key[1])
             except BadInput:
-                continue  # `onceward check` reports it
+                continue  # `onceward db check` reports it
             if found is None or at_ms < found.due_ms:
                 found = Due(partition, record.key[1], at_ms, now_ms - at_ms)
             break

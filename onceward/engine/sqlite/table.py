@@ -477,14 +477,14 @@ def journal_missing(path: str) -> CannotOpen:
     return CannotOpen(
         f"the journal of {path} ({name}-log.*) is missing or truncated, so commits would be "
         f"lost. Put all files {name}* of the database beside each other, or restore a backup. To "
-        "copy a database, use `onceward backup`.",
+        "copy a database, use `onceward db backup`.",
         code="journal_missing",
     )
 
 
 def damaged_pages(path: str, problem: str) -> CannotOpen:
     return CannotOpen(
-        f"{path} is damaged ({problem}), so records may be missing. Run `onceward check`, and "
+        f"{path} is damaged ({problem}), so records may be missing. Run `onceward db check`, and "
         "restore a backup.",
         code="damaged",
     )

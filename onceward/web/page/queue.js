@@ -152,7 +152,7 @@ function settingsOf(name) {
   const list = h("dl.facts");
   return {
     element: h("section", list,
-      h("p.faint", "Change them by ", h("code", `onceward queues ${name} --set limit=10`),
+      h("p.faint", "Change them by ", h("code", `onceward queues configure ${name} --limit 10`),
         ", or by PUT /v1/queues/{queue}.")),
     take: (found) => keyed(list, Object.entries(found.settings), ([key]) => key, ([key]) => {
       const value = h("dd");

@@ -47,7 +47,7 @@ function due() {
     { name: "In", kind: "number", update: (cell, timer) => { cell.due = timer.due_ms; tick(cell); } },
   ], [
     { name: "At", kind: "number", show: (t) => time(t.due_ms) },
-  ]), name, "No timer waits. Set one here, by onceward timers set, or by POST /v1/timers.");
+  ]), name, "No timer waits. Set one here, by onceward timers create, or by POST /v1/timers.");
   let ahead = 0; // of the clock of this browser: the server's counts
   const cells = () => list.element.querySelectorAll("td[data-name=In]");
   const tick = (cell) => put(cell, left(cell.due - Date.now() - ahead));

@@ -1,4 +1,4 @@
-"""Invariants of timer records, for `onceward check` and tests."""
+"""Invariants of timer records, for `onceward db check` and tests."""
 
 from collections.abc import Iterator
 
