@@ -8,22 +8,22 @@ export type Json =
   | Json[]
   | { [member: string]: Json };
 
-/** What goes wrong. `code` is one of the server's table of errors, and never changes its meaning. */
+/** An error of the server or of the client. `code` is stable: see the table of errors. */
 export class OncewardError extends Error {
   constructor(message: string, options?: { code?: string; retry?: boolean; status?: number; details?: object });
   readonly code: string;
-  /** Whether the same call may succeed later, unchanged. */
+  /** Whether the same call may succeed later. */
   readonly retry: boolean;
-  /** Of the answer over HTTP, or 0. */
+  /** The status of the HTTP response, or 0. */
   readonly status: number;
-  /** What else the server says of it, as it says it. */
+  /** Other members of the error, as the server sent them. */
   readonly details: Record<string, any>;
 }
 
 // Rooms.
 
-/** A token or an API key, or what gets a new one: asked before each connection, and before the
- * last one expires. */
+/** A token or an API key, or a function that returns one. It is called before each connection, and
+ * before the current token expires. */
 export type Credentials = string | (() => string | Promise<string>) | null | undefined;
 export type Unsubscribe = () => void;
 export type State = "connecting" | "connected" | "closed";
@@ -34,37 +34,37 @@ export interface LiveOptions {
 }
 
 /**
- * A connection, and the rooms that one is in. It begins to connect at once, and is made again when
- * it is lost, for as long as that may help. While there is none, changes are made here and wait; on
- * the next one each of them is sent, and counts once.
+ * A WebSocket connection with its rooms. It connects at once, and reconnects after a loss unless the
+ * error is permanent. Without a connection, changes are applied locally and wait. After the next
+ * connection each of them is sent, and takes effect once.
  */
 export class Live {
-  /** `url` is that of the server; without one, where the page is from. */
+  /** `url` is the address of the server; by default, the origin of the page. */
   constructor(url?: string | URL | null, options?: LiveOptions);
   readonly state: State;
-  /** Why it is closed, unless one has closed it. */
+  /** The error that closed the connection; null after `close`. */
   readonly error: OncewardError | null;
-  /** Who one is, as the server says; "" before that. */
+  /** The name of the user, from the server; "" before the first connection. */
   readonly user: string;
   readonly rooms: ReadonlyMap<string, Room>;
-  /** Call `hook(state)` when the connection is lost, there again, or closed for good. */
+  /** Call `hook(state)` when the connection is lost, restored or closed. */
   onState(hook: (state: State) => void): Unsubscribe;
-  /** A room to work in at once: what is changed before it is joined waits. The same one for the
-   * same id. With `create` it is made if there is none. */
+  /** A room that can be used at once: changes wait until it is joined. The same id gives the same
+   * object. With `create`, a missing room is created. */
   room(id: string, options?: { create?: boolean }): Room;
-  /** The same, once all of it has come. Rejects with why it cannot be joined. */
+  /** The same, after the contents of the room have arrived. Rejects if the room cannot be joined. */
   join(id: string, options?: { create?: boolean }): Promise<Room>;
-  /** Do something at a table: `join`, `leave`, `move`, `ready` and whatever else there is over HTTP, with
-   * the same body. Body and answer are as they go over the wire. Rejects with what the server says, and
-   * with `outcome_unknown` if the connection is lost before it does. */
+  /** Call an operation on a table, such as `join`, `leave`, `move` or `ready`. The body and the response
+   * are those of the HTTP API, without renamed members. Rejects with the error of the server, or with
+   * `outcome_unknown` if the connection is lost before the response. */
   act(does: string, table?: string, body?: Record<string, any>): Promise<any>;
-  /** Try to connect now, without the rest of a pause. */
+  /** Connect now, without waiting for the end of a pause. */
   wake(): void;
-  /** Leave all rooms and end the connection; twice is once. */
+  /** Leave all rooms and close the connection. Idempotent. */
   close(): void;
 }
 
-/** Who has changed something: a user, and whether it was done here. */
+/** The author of a change: the user, and whether it was made by this client. */
 export interface Who {
   readonly user: string;
   readonly mine: boolean;
@@ -78,25 +78,26 @@ export interface Member {
 export interface Said {
   readonly event: string;
   readonly value: any;
-  /** The member who says it; "" if it is a server. */
+  /** The id of the member that sent it; "" for a server. */
   readonly sender: string;
   /** The user. */
   readonly by: string;
-  /** Whether it was said to this member alone. */
+  /** Whether it was sent to this member only. */
   readonly direct: boolean;
 }
 
-/** An operation, as it goes over the wire. */
+/** A change of a map or list, as it is sent. */
 export type Operation = { readonly op: string; readonly [member: string]: any };
 
-/** A change on its way. Await it to know that it is durable, if you need to know. */
+/** A change that is being sent. Await it to wait until the change is durable. */
 export interface Saved extends PromiseLike<number | null> {
-  /** Of the item, for what is done to one of a list; else "". */
+  /** The id of the changed list item, or "". */
   readonly id: string;
-  /** Whether the server has answered. */
+  /** Whether the server has responded. */
   readonly done: boolean;
-  /** The sequence number of the step; null if it is durable and that is not known. Rejects with
-   * what the room refused it with, or `outcome_unknown`. Nothing is reported if nobody asks. */
+  /** Resolves to the sequence number of the step; null if the step is durable and its number is
+   * unknown. Rejects with the error of the room, or with `outcome_unknown`. A rejection that is not
+   * handled is not reported. */
   then<A = number | null, B = never>(
     fulfilled?: ((seq: number | null) => A | PromiseLike<A>) | null,
     rejected?: ((error: OncewardError) => B | PromiseLike<B>) | null,
@@ -104,92 +105,90 @@ export interface Saved extends PromiseLike<number | null> {
   catch<B = never>(rejected: (error: OncewardError) => B | PromiseLike<B>): Promise<number | null | B>;
 }
 
-/** What undo or redo has come to. */
+/** The result of undo or redo. */
 export interface Undone {
-  /** The step that it was, if anything was to be done. */
+  /** The step that restores the values; null if no value was restored. */
   readonly step: Saved | null;
-  /** What could not be restored, and why: one sentence each. */
+  /** The values that were not restored, with the reason: one sentence each. */
   readonly kept: string[];
 }
 
-/** Changes that are shown and sent as they are made, and undone as one: a drag, or typing. */
+/** Changes that are shown and sent immediately, and undone together: a drag, or typing. */
 export interface Gesture {
-  /** It is over; twice is once. */
+  /** End the gesture. Idempotent. */
   end(): void;
-  /** It is over, and is undone; null if it has changed nothing, or was over before. */
+  /** End the gesture and undo it. Returns null if it has no changes or has ended. */
   cancel(): Undone | null;
 }
 
-/** One room. Changes show at once, are sent when there is a connection, and count once. */
+/** A room. Changes are shown at once, sent when there is a connection, and take effect once. */
 export class Room {
   private constructor();
   readonly id: string;
-  /** `live` while everything arrives; `away` while it does not, and changes wait; `closed` for
-   * good, and `error` says why, unless one has left. */
+  /** `live`: connected. `away`: not connected, changes wait. `closed`: permanently, because of `error`
+   * or after `leave`. */
   readonly status: Status;
   readonly error: OncewardError | null;
   readonly user: string;
-  /** One's own id as a member, on this connection. */
+  /** The member id of this connection. */
   readonly me: string;
-  /** All members, oneself included, by id; in a very large room not all of them. */
+  /** The members by id, including this one. In a very large room, only some of them. */
   readonly members: ReadonlyMap<string, Member>;
-  /** How many members there are. */
+  /** The number of members. */
   readonly count: number;
-  /** The epoch of the room, the last sequence number that has come, and the digest of the room's log
-   * up to there: clients with equal positions have equal copies. */
+  /** The epoch of the room, the last received sequence number, and the digest of the log up to it.
+   * Clients with equal positions have equal copies. */
   readonly position: readonly [epoch: string, seq: number, digest: string];
-  /** How many steps have no answer yet. */
+  /** The number of steps that the server has not confirmed. */
   readonly waiting: number;
   readonly canUndo: boolean;
   readonly canRedo: boolean;
 
-  /** A map; it need not be there yet. The same one for the same name. */
+  /** A map, which may not exist yet. The same name gives the same object. */
   map<V = any>(name: string): RoomMap<V>;
-  /** A list; it need not be there yet. The same one for the same name. */
+  /** A list, which may not exist yet. The same name gives the same object. */
   list<V = any>(name: string): RoomList<V>;
-  /** A presence. What is set is sent every `everyMs` at most (40 unless told); the last value always. */
+  /** A presence. Values are sent at most every `everyMs` [40]. The last value is always sent. */
   presence<V = any>(name: string, options?: { everyMs?: number }): Presence<V>;
 
-  /** What `body` changes is one step: all of it or nothing. If it throws, nothing of it stays. It
-   * must not be asynchronous. */
+  /** Send the changes of `body` as one step. If `body` throws, nothing is changed. It must be
+   * synchronous. */
   batch(body: () => void): Saved;
-  /** From now on changes are undone as one, until its end. There is one at a time. */
+  /** Start a gesture: its changes are undone together. One at a time. */
   gesture(): Gesture;
-  /** Undo one's last step, where one's change is still the latest; says what it has left as it was,
-   * and why. Throws if there is nothing to undo. */
+  /** Undo the last step of this client. Values that others have changed since are kept. Throws if
+   * there is nothing to undo. */
   undo(): Undone;
-  /** Do again what was undone last. Throws if there is nothing. */
+  /** Redo the last undone step. Throws if there is nothing to redo. */
   redo(): Undone;
 
-  /** Tell all others who are there now; it is not kept. Throws `not_joined` while there is no
+  /** Send an event to all other members. It is not stored. Throws `not_joined` without a
    * connection. */
   say(event: string, value?: any): void;
-  /** Tell one member, by its id. Whether it is still there is not said. */
+  /** Send an event to one member by its id. Delivery is not confirmed. */
   tell(member: string, event: string, value?: any): void;
-  /** Call `hook(value, said)` when others say something. */
+  /** Call `hook(value, said)` for each event of this name from others. */
   on(event: string, hook: (value: any, said: Said) => void): Unsubscribe;
-  /** Call `hook(members)` when someone has come or gone. */
+  /** Call `hook(members)` when members join or leave. */
   onMembers(hook: (members: ReadonlyMap<string, Member>) => void): Unsubscribe;
-  /** Call `hook(status)` when the connection to the room is lost or there again. */
+  /** Call `hook(status)` when the status changes. */
   onStatus(hook: (status: Status) => void): Unsubscribe;
   /** Call `hook(room)` when `waiting`, `canUndo` or `canRedo` may have changed. */
   onSteps(hook: (room: Room) => void): Unsubscribe;
-  /** Call `hook(error, operations)` when the room has refused a step, or when it is not known
-   * whether it has taken it. Without operations: a
-   * value of a presence was refused and the previous value is restored. */
+  /** Call `hook(error, operations)` when the room rejects a step, or when the outcome of a step is
+   * unknown. Without operations: a presence value was rejected, and the previous one is restored. */
   onRefused(hook: (error: OncewardError, operations: readonly Operation[]) => void): Unsubscribe;
-  /** Be in the room no longer. Steps without an answer are given up: they may have been taken.
-   * Twice is once. */
+  /** Leave the room. The outcome of unconfirmed steps is unknown. Idempotent. */
   leave(): void;
 }
 
-/** Values by key. Of several who set the same key, the last one counts. What is returned is a copy. */
+/** Values by key. The last write of a key wins. Values are returned as copies. */
 export class RoomMap<V = any> implements Iterable<[string, V]> {
   private constructor();
   readonly name: string;
   readonly size: number;
-  /** Call `hook(map, who)` with the whole map when something in it has changed, or, with a key,
-   * `hook(value, who)` with its value (undefined if it is gone). */
+  /** Call `hook(map, who)` with the whole map after each change. With a key, call `hook(value, who)`
+   * with its value; undefined if it was deleted. */
   subscribe(hook: (value: Record<string, V>, who: Who) => void): Unsubscribe;
   subscribe(hook: (value: V | undefined, who: Who) => void, key: string): Unsubscribe;
   get(key: string): V | undefined;
@@ -198,75 +197,76 @@ export class RoomMap<V = any> implements Iterable<[string, V]> {
   keys(): string[];
   whole(): Record<string, V>;
   [Symbol.iterator](): Iterator<[string, V]>;
-  /** Put a whole value under a key. Throws for what is no JSON, or too large. */
+  /** Set the value of a key. Throws if the value is not JSON or too large. */
   set(key: string, value: V): Saved;
-  /** Remove a key, if it is there. */
+  /** Delete a key. */
   delete(key: string): Saved;
-  /** Add to a number, which is 0 if it is not there. Throws `not_countable` where something else is. */
+  /** Add to a number; a missing key counts as 0. Throws `not_countable` for other values. */
   add(key: string, by?: number): Saved;
-  /** Put a value under a key if `expect` is there, or nothing if that is not given. Throws
-   * `not_expected` if it is not so here; the `Saved` rejects if it is not so at the server. */
+  /** Set the value of a key if its current value is `expect`; without `expect`, if the key is
+   * missing. Throws `not_expected` if the local value differs. The `Saved` rejects if the value on the
+   * server differs. */
   compare(key: string, value: V, options?: { expect?: V }): Saved;
-  /** Remove the map with all that is in it. */
+  /** Delete the map with all its keys. */
   clear(): Saved;
 }
 
-/** An item of a list: its id stays when it is moved or set. */
+/** An item of a list. Its id does not change when it is moved or set. */
 export interface Item<V = any> {
   readonly id: string;
   readonly value: V;
 }
 
-/** Items in order. What several insert at one place is all there, in one order for all. */
+/** Items in order. Concurrent inserts at one place are all kept, in the same order for everyone. */
 export class RoomList<V = any> implements Iterable<V> {
   private constructor();
   readonly name: string;
   readonly length: number;
-  /** Call `hook(values, who)` with all values in order when something has changed. */
+  /** Call `hook(values, who)` with all values in order after each change. */
   subscribe(hook: (values: V[], who: Who) => void): Unsubscribe;
-  /** The value at an index, from the end if it is negative; undefined if there is none. */
+  /** The value at an index, counted from the end if negative; undefined if it is out of range. */
   at(index: number): V | undefined;
-  /** The value of an item; undefined if there is none of that id here. */
+  /** The value of an item; undefined for an unknown id. */
   get(id: string): V | undefined;
   has(id: string): boolean;
   /** All items in order, with their ids. */
   items(): Item<V>[];
   values(): V[];
   [Symbol.iterator](): Iterator<V>;
-  /** The id of the item at an index, from the end if it is negative. Throws `bad_key`. */
+  /** The id of the item at an index, counted from the end if negative. Throws `bad_key`. */
   idAt(index: number): string;
-  /** Put an item at the end. */
+  /** Append an item. */
   push(value: V): Saved;
-  /** Put an item before the one that has this index here. Throws `bad_request`. */
+  /** Insert an item at an index. Throws `bad_request`. */
   insert(index: number, value: V): Saved;
-  /** Put an item right behind another one; in front, if that is "". Throws `bad_key` if there is
-   * none of that id here, as do those below. */
+  /** Insert an item after another one; "" is the beginning. This and the methods below throw
+   * `bad_key` for an unknown id. */
   insertAfter(id: string, value: V): Saved;
-  /** Give an item another value. */
+  /** Set the value of an item. */
   set(id: string, value: V): Saved;
-  /** Put an item elsewhere: so that it has this index here. */
+  /** Move an item to an index. */
   move(id: string, index: number): Saved;
-  /** Put an item right behind another one; in front, if that is "". */
+  /** Move an item after another one; "" is the beginning. */
   moveAfter(id: string, other: string): Saved;
-  /** Remove an item, if it is there. */
+  /** Delete an item. */
   delete(id: string): Saved;
-  /** Remove the list with all that is in it. */
+  /** Delete the list with all its items. */
   clear(): Saved;
 }
 
-/** A value of each user who is there. One sets one's own only, and it ends by itself. */
+/** One value for each connected user. A user sets only their own value, and it expires. */
 export class Presence<V = any> {
   private constructor();
   readonly name: string;
-  /** One's own value; undefined if there is none. */
+  /** Your own value; undefined if it is not set. */
   readonly mine: V | undefined;
-  /** Call `hook(values, who)` with the values of all users when one has changed. */
+  /** Call `hook(values, who)` with the values of all users after each change. */
   subscribe(hook: (values: Record<string, V>, who: Who) => void): Unsubscribe;
-  /** The values by user, one's own included. */
+  /** The values by user, including your own. */
   all(): Record<string, V>;
-  /** Set one's own value, whole. It shows here at once. It goes after `ttlS` seconds (60 unless
-   * told) if it is not set again, or with one's last connection. */
+  /** Set your own value. It is shown at once. It expires after `ttlS` seconds [60] unless it is set
+   * again, or with your last connection. */
   set(value: V, ttlS?: number): void;
-  /** Remove one's own value; twice is once. */
+  /** Remove your own value. Idempotent. */
   remove(): void;
 }

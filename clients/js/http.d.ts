@@ -142,6 +142,6 @@ export class Worker {
   private constructor();
   /** Run until `stop`. Rejects with errors of the server that a retry cannot solve. */
   run(): Promise<void>;
-  /** Claim no more jobs. `run` resolves when the running jobs have ended. */
+  /** Stop claiming jobs. `run` resolves when the running jobs have ended. */
   stop(): void;
 }

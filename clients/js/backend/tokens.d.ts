@@ -1,7 +1,7 @@
 /**
  * Signed tokens (JWT) for the users of your application, for back ends in JavaScript.
  *
- * Keep the key on your server: whoever has it can sign in as anyone.
+ * Keep the key secret, on your server: it can sign tokens for every user.
  */
 
 import { ACTIONS, type Action } from "./actions.js";
@@ -23,9 +23,9 @@ export type SignOptions = {
   expiresS?: number;
   /** The `audience` of the issuer in the server's settings ["onceward"]. */
   audience?: string;
-  /** The `issuer` there, if it has one. */
+  /** The `issuer` of that entry, if it is set. */
   issuer?: string;
-  /** The `id` there, if it has one. */
+  /** The `id` of that entry, if it is set. */
   keyId?: string;
   /** The algorithm of the key ["HS256"]. */
   algorithm?: "HS256" | "RS256" | "ES256" | "EdDSA";
