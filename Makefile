@@ -21,6 +21,7 @@ key = $(shell { $(PYTHON) -V; echo "$(CURDIR)"; sed '/^\[tool/,$$d' pyproject.to
 	cat requirements/$(1).lock; } 2>&1 | cksum | cut -d ' ' -f 1)
 RUN := .venv/.run-$(call key,run)
 DEV := .venv/.dev-$(call key,dev)
+PACKAGE := .venv-package/.package-$(call key,package)
 DOCS := .venv-docs/.docs-$(call key,docs)
 BENCH := .venv-bench/.bench-$(call key,bench)
 TEMPORAL := .venv-temporal/.temporal-$(call key,temporal)
@@ -42,7 +43,7 @@ install_self = @$(1)/bin/python -m pip install $(PIP_QUIET) --no-build-isolation
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help walk modules records prose generate demo demo-crash test coverage check lint types tidy deps audit bundle size bench bench-local bench-peers bench-engine bench-schedule bench-postgres bench-work bench-poison \
+.PHONY: help walk modules records prose generate demo demo-crash test coverage check lint types tidy deps audit package bundle size bench bench-local bench-peers bench-engine bench-schedule bench-postgres bench-work bench-poison \
 	bench-http bench-rooms bench-seats bench-timers soak-kill soak-inbox soak-server soak-workers soak-postgres soak-schedule soak-locks soak-openapi soak-seats soak-rooms soak-fuzz soak-timers soak-credit soak-console soak-browser \
 	soak-simulate soak-power soak-anonymous soak-chaos soak-mutants pictures docs lock clean
 
@@ -83,6 +84,10 @@ deps: $(DEV) ## dependencies are declared and used
 
 audit: $(DEV) ## known vulnerabilities in what is locked
 	@$(PY) scripts/audit.py $(AUDIT:%=--%) $(wildcard requirements/*.lock)
+
+package: $(PACKAGE) ## build wheel and sdist into dist/, check and install them, check the npm package
+	@scripts/npm.sh tests/js/package .venv-attw
+	@scripts/package.sh $(PYTHON)
 
 bundle: ## build onceward/web/js from clients/js with esbuild
 	@scripts/npm.sh
@@ -237,7 +242,7 @@ compile = .venv-uv/bin/uv pip compile --quiet --no-config --universal --python-v
 	--output-file requirements/$(1).lock $(2)
 
 clean: ## remove environments, caches and built files
-	rm -rf .venv .venv-bench .venv-docs .venv-node .venv-npm .venv-openapi .venv-restate .venv-spectral .venv-temporal .venv-uv build dist site htmlcov .coverage .coverage.* \
+	rm -rf .venv .venv-attw .venv-bench .venv-docs .venv-node .venv-npm .venv-openapi .venv-package .venv-restate .venv-spectral .venv-temporal .venv-uv build dist site htmlcov .coverage .coverage.* \
 		.hypothesis .mypy_cache .pytest_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
@@ -267,6 +272,10 @@ $(RESTATE):
 
 $(OPENAPI):
 	$(call environment,.venv-openapi,openapi)
+	@touch $@
+
+$(PACKAGE):
+	$(call environment,.venv-package,package)
 	@touch $@
 
 $(DOCS):

@@ -11,31 +11,8 @@ PROJECT = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text
 # The package of a module with another name.
 PACKAGES = {"jwt": "pyjwt", "opentelemetry": "opentelemetry-api"}
 
-# What an application in one process does, without any optional dependency.
-EMBEDDED = """
-import asyncio, sys
-for name in sys.argv[1:]:
-    sys.modules[name] = None
-import onceward, onceward.testing, onceward.tokens, onceward.web
-app = onceward.App("sqlite:///embedded.db")
-
-@app.handler("greetings")
-async def greet(job):
-    return "Hello " + job.body["name"]
-
-app.cron("0 7 * * *", "greetings", {"name": "Cem"}, zone="Europe/Berlin")
-
-async def main():
-    async with app:
-        receipt = await app.send("greetings", {"name": "Ann"}, key="1")
-        assert (await app.wait(receipt.id)).result == "Hello Ann"
-        await app.timers.set("t", queue="greetings", body={"name": "Bea"}, delay_s=60)
-        await app.timers.set("u", url="https://example.com/", delay_s=60)
-        async with app.locks.hold("printer"):
-            pass
-
-asyncio.run(main())
-"""
+# Hides the modules that are named on the command line.
+HIDE = "import asyncio, sys\nfor name in sys.argv[1:]:\n    sys.modules[name] = None\n"
 
 
 def packages(extra: str) -> set[str]:
@@ -49,9 +26,9 @@ def packages(extra: str) -> set[str]:
     return found
 
 
-def run(program: str, folder: Path) -> subprocess.CompletedProcess[str]:
+def run(program: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-c", program, *EXTRAS],
+        [sys.executable, *program, *EXTRAS],
         cwd=folder,
         env={"PYTHONPATH": str(Path(__file__).parents[1])},
         capture_output=True,
@@ -73,7 +50,7 @@ def test_the_server_includes_all_that_commands_need() -> None:
 
 
 def test_an_embedded_application_needs_no_extra(tmp_path: Path) -> None:
-    done = run(EMBEDDED, tmp_path)
+    done = run([str(Path(__file__).with_name("embedded.py"))], tmp_path)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
@@ -112,8 +89,7 @@ def test_an_embedded_application_needs_no_extra(tmp_path: Path) -> None:
     ids=["client", "server", "cli", "webhooks", "postgres", "names"],
 )
 def test_an_error_names_the_extra_to_install(use: str, error: str, tmp_path: Path) -> None:
-    hide = "import asyncio, sys\nfor name in sys.argv[1:]:\n    sys.modules[name] = None\n"
-    done = run(hide + use, tmp_path)
+    done = run(["-c", HIDE + use], tmp_path)
     assert done.returncode != 0
     assert error in done.stderr.splitlines()[-1]
 

@@ -50,7 +50,7 @@ async def test_a_page_gets_it_as_small_as_it_can_read_it_and_once() -> None:
         assert (again.status, again.body) == (304, b"")
 
 
-def test_a_wheel_has_the_same_scripts(tmp_path: Path) -> None:
+def test_a_wheel_has_the_same_scripts_and_their_types(tmp_path: Path) -> None:
     builder = need("hatchling.builders.wheel").WheelBuilder(str(ROOT))
     (wheel,) = builder.build(directory=str(tmp_path), versions=["standard"])
     with zipfile.ZipFile(wheel) as opened:
@@ -59,7 +59,8 @@ def test_a_wheel_has_the_same_scripts(tmp_path: Path) -> None:
             for name in opened.namelist()
             if name.startswith("onceward/web/js/")
         }
-    assert installed == {name: bundled(name).text for name in NAMES}
+    types = {path.name: path.read_bytes() for path in (ROOT / "clients" / "js").glob("*.d.ts")}
+    assert installed == types | {name: bundled(name).text for name in NAMES}
 
 
 def test_the_bundles_are_those_of_the_modules(tmp_path: Path) -> None:
