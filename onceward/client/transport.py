@@ -35,26 +35,25 @@ T = TypeVar("T")
 _PAUSE_S_MIN = 0.05
 _PAUSE_S_MAX = 2.0
 AWAY_S_MAX = 0.8
-"""The longest pause while nothing answers. Such attempts cost little, and with the time to connect
-a server is found within a second of its return. Clients spread theirs over the whole pause."""
+"""The longest pause while the server cannot be reached. Such attempts cost little, and a client
+reconnects within a second of the server's return. Clients spread theirs over the whole pause."""
 PROXY_STATUSES = frozenset((502, 503, 504))
-"""What proxies answer whose server is away."""
-# How long a single request may take beyond the time that the server is asked to wait.
+"""Statuses of proxies that cannot reach their server."""
+# The time limit of one request, in addition to the time that it asks the server to wait.
 _ANSWER_S = 30.0
 _PIECE_BYTES = 1 << 16
 
 
 @dataclass(slots=True)
 class Course:
-    """How a call went."""
+    """The course of a call over several requests."""
 
     lost: bool = False
-    """Whether an answer was lost: then an earlier request may have done already what the last
-    one found done."""
+    """Whether a response was lost. Then an earlier request may have taken effect."""
 
 
 class Transport:
-    """A connection pool, and the rules by which requests are made again."""
+    """A connection pool, and the rules by which requests are repeated."""
 
     def __init__(
         self,
@@ -68,7 +67,7 @@ class Transport:
     ) -> None:
         _admit_address(url)
         if type(connections) is not int or connections < 1:
-            raise BadInput(f"a client has 1 or more connections, not {connections!r}")
+            raise BadInput(f"connections is a number from 1, not {connections!r}")
         if key is not None and not _is_word(key):
             raise BadInput("an API key or a token is one word", code="no_credentials")
         self.clock = clock or Clock()
@@ -217,7 +216,7 @@ class Transport:
                 away = status in PROXY_STATUSES and not after
                 if not error.kind.retry or error.code in _TOLD:
                     raise error
-                course.lost = True  # a proxy answers in place of a server that may have done it
+                course.lost = True  # from a proxy; the server may have done it
             except (aiohttp.ClientError, TimeoutError, ConnectionError) as lost:
                 course.lost = True
                 refused = isinstance(lost, aiohttp.ClientConnectorError)
@@ -225,7 +224,7 @@ class Transport:
                 error = Unavailable(f"{what} {self._url} ({_why(lost)})")
             except msgspec.MsgspecError as odd:
                 raise OncewardError(
-                    f"{self._url} gave an answer that is not understood: {odd}", code="internal"
+                    f"cannot read the response of {self._url}: {odd}", code="internal"
                 ) from odd
             pause_s = max(self._pause_s(tries, away=away), after_s if tries else 0.0)
             tries += 1
@@ -244,11 +243,11 @@ class Transport:
     ) -> tuple[int, bytes, float]:
         if self._session is None:
             raise BadInput("the client is closed: use it within `async with client`")
-        # What is large goes in pieces, so that nothing else has to wait for it.
+        # A large body is sent in pieces, so that the event loop is not blocked.
         whole = data is None or len(data) <= _PIECE_BYTES
         async with (
             asyncio.timeout(wait_s + _ANSWER_S),
-            # Not to another address: what is sent there would become a GET.
+            # No redirects: they would turn a POST into a GET.
             self._session.request(
                 method,
                 address,
@@ -265,7 +264,7 @@ class Transport:
             return answer.status, raw, after_s
 
 
-# Errors after which trying again may help, but is for the caller to decide.
+# Errors that may pass, but that the caller has to know.
 _TOLD = {"lock_held", "too_many_waiters", "storage_full", "conflict", "table_full", "table_paused"}
 
 
@@ -275,7 +274,7 @@ class _Problem(msgspec.Struct):
 
 
 def problem(status: int, raw: bytes) -> OncewardError:
-    """The error in an answer: the server's own, or one that a proxy made up."""
+    """The error in a response of the server or of a proxy."""
     try:
         found = msgspec.json.decode(raw, type=_Problem)
         details = msgspec.json.decode(raw)
@@ -285,15 +284,15 @@ def problem(status: int, raw: bytes) -> OncewardError:
         error = class_of(found.code)(found.detail, code=found.code)
         error.details |= {name: details[name] for name in details if name not in _MEMBERS}
         return error
-    text = f"the server answers {status}: {found.detail or 'nothing else'}"
+    text = f"the server responded with status {status}: {found.detail or 'no details'}"
     if status in _PASSING:
         return Unavailable(text)
     return OncewardError(text, code="internal")
 
 
-# Of proxies that stand in for a server for a while.
+# Statuses that proxies respond with for a while.
 _PASSING = (408, 425, 429, 502, 503, 504)
-# Members of every problem document; the others are details of this one.
+# Members of all problem documents. Others are details of one error.
 _MEMBERS = ("type", "title", "status", "detail", "code", "retry")
 
 
@@ -315,7 +314,7 @@ def _admit_address(url: Any) -> None:
         fine = False
     if not fine or parts.query or parts.fragment:
         raise BadInput(
-            f"a server's address is http:// or https:// and its name, not {str(url)[:100]!a}"
+            f"unsupported URL of a server: {str(url)[:100]!a}; use http://… or https://…"
         )
 
 
@@ -358,28 +357,28 @@ def _query(query: Any) -> str:
     try:
         return urlencode(texts)
     except UnicodeEncodeError:
-        told = "a parameter of the address may not contain lone surrogates"
+        told = "a query parameter contains lone surrogates"
         raise BadInput(told, code="not_text") from None
 
 
 def _word(word: Any) -> str:
-    """A part of an address; raises `BadInput`."""
+    """A part of a path; raises `BadInput`."""
     if not isinstance(word, str) or not word:
-        raise BadInput(f"a name is text, and not empty, not {str(word)[:100]!a}", code="bad_name")
+        raise BadInput(f"a name is a non-empty text, not {str(word)[:100]!a}", code="bad_name")
     try:
         text = quote(word, safe="")
     except UnicodeEncodeError as error:
-        raise BadInput(f"a name is valid Unicode: {error}", code="not_text") from error
+        raise BadInput(f"a name is not valid Unicode: {error}", code="not_text") from error
     if text in (".", ".."):
-        raise BadInput(f"{text} means another place in an address", code="bad_name")
+        raise BadInput(f"{text!r} cannot be a name: it changes the path", code="bad_name")
     return text
 
 
 def _data(body: Any) -> bytes:
-    """JSON to send; raises `BadInput`."""
+    """The JSON of a body; raises `BadInput`."""
     try:
         return encode(body, ("request", "body"))
     except BadInput as error:
         raise BadInput(
-            f"this cannot be sent as JSON: {error.__cause__}", code="bad_value"
+            f"the request cannot be written as JSON: {error.__cause__}", code="bad_value"
         ) from error

@@ -22,15 +22,15 @@ Handler = Callable[[ClaimedJob], Awaitable[Any]]
 _RENEWALS_PER_LEASE = 3
 _TRIES_PER_LEASE = 30
 _PAUSE_S_MAX = 5.0
-_WAIT_MS_MIN = 1_000  # less would ask the server all the time
+_WAIT_MS_MIN = 1_000  # less would poll the server
 
 
 class Worker:
     """Runs a handler on the jobs of a queue, several at once, until it is stopped.
 
-    What the handler returns is the job's result. What it raises fails the attempt: `Retry` names
-    the time of the next one, `Fail` is final. The lease is renewed meanwhile; when it is lost,
-    the handler is cancelled, since others may be at work by then.
+    The return value of the handler is the result of the job. An exception fails the attempt:
+    `Retry` sets the time of the next one, `Fail` is final. The lease is renewed meanwhile. If it is
+    lost, the handler is cancelled, because another worker may have the job.
     """
 
     def __init__(
@@ -44,14 +44,14 @@ class Worker:
         wait_s: float = 20.0,
         name: str = "",
     ) -> None:
-        """Raises `BadInput`; what the server refuses is raised by `run`."""
+        """Raises `BadInput`. Errors of the server are raised by `run`."""
         if type(concurrency) is not int or not 1 <= concurrency <= limits.LIST_MAX:
-            raise BadInput(f"a worker has 1 to {limits.LIST_MAX} jobs at once, not {concurrency!r}")
+            raise BadInput(f"concurrency is 1 to {limits.LIST_MAX}, not {concurrency!r}")
         if not callable(handler):
-            raise BadInput(f"a worker runs an async function, not {type(handler).__name__}")
-        milliseconds(lease_s, "a lease")
-        if milliseconds(wait_s, "the wait for jobs", limits.WAIT_MS_MAX / 1000) < _WAIT_MS_MIN:
-            raise BadInput("a worker waits for jobs for a second or more")
+            raise BadInput(f"handler is an async function, not {type(handler).__name__}")
+        milliseconds(lease_s, "lease_s")
+        if milliseconds(wait_s, "wait_s", limits.WAIT_MS_MAX / 1000) < _WAIT_MS_MIN:
+            raise BadInput(f"wait_s is 1 or more, not {wait_s}")
         self._client = client
         self._queue = queue
         self._handler = handler
@@ -64,12 +64,12 @@ class Worker:
         self._stopping = asyncio.Event()
 
     def stop(self) -> None:
-        """Take no more jobs; `run` returns when those at hand have ended."""
+        """Stop claiming jobs. `run` returns when the running ones have ended."""
         self._stopping.set()
 
     async def run(self) -> None:
-        """Work until `stop`. Cancelled, it gives up what is at hand: others get it when its
-        leases run out."""
+        """Work until `stop`. If it is cancelled, other workers get the running jobs when the
+        leases end."""
         stopping = asyncio.create_task(self._stopping.wait())
         pause_s = 0.1
         try:
@@ -146,7 +146,7 @@ class Worker:
         except (StaleToken, NoSuchJob) as stale:
             logger.info("job %s in attempt %d: %s", claim.id, claim.attempt, stale)
         except OncewardError as trouble:
-            # The lease runs out, and another attempt finds out.
+            # The lease ends, and another attempt finds out the outcome.
             logger.warning("job %s in attempt %d: %s", claim.id, claim.attempt, trouble)
 
     async def _handle(self, claim: ClaimedJob) -> Any:
@@ -158,7 +158,7 @@ class Worker:
         except (StaleToken, NoSuchJob):
             raise
         except BadInput as refused:
-            # The result, too large or not JSON: that is the handler's mistake, to be heard of.
+            # The result is too large or not JSON: a mistake of the handler, to report.
             await self._fail(claim, refused)
 
     async def _fail(self, claim: ClaimedJob, error: BaseException) -> None:
@@ -185,7 +185,7 @@ class Worker:
         )
 
     async def _keep(self, claim: ClaimedJob, handling: "asyncio.Task[Any]") -> None:
-        """Renew a lease until cancelled; when it is lost, cancel the handler and return."""
+        """Renew a lease until cancelled. If the lease is lost, cancel the handler and return."""
         clock = self._client.clock
         until_ns = clock.elapsed_ns() + int(self._lease_s * 1e9)
         pause_s = self._lease_s / _RENEWALS_PER_LEASE

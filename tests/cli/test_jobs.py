@@ -266,7 +266,7 @@ def test_a_lock_is_shown_with_its_holders(command: Command, queue: str) -> None:
         (("jobs", "list", "--state", "lost"), "unknown --state 'lost'; use one of", 2),
         (("queues", "list", "--api-key", "ow_wrong"), "[no_credentials]", 77),
         (("queues", "list", "--api-key", ""), "[no_credentials]", 77),
-        (("queues", "list", "--server", "localhost"), "http:// or https://", 2),
+        (("queues", "list", "--server", "localhost"), "use http://… or https://…", 2),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else None,
 )

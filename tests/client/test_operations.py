@@ -51,6 +51,7 @@ def test_a_method_has_the_arguments_of_its_operation(name: str) -> None:
         required = wanted[parameter.name].required
         assert (parameter.default is parameter.empty) is required
         assert (parameter.kind is parameter.KEYWORD_ONLY) is not required
+        assert f"- `{parameter.name}`: " in inspect.getdoc(method), parameter.name
     assert inspect.getdoc(method).startswith(CALLS[name].summary)
 
 

@@ -32,7 +32,7 @@ RECEIPT = answer(202, b'{"id":"1","key":"k","state":"queued","duplicate":false}'
     ],
 )
 def test_an_address_that_is_none_is_refused_at_once(url: str) -> None:
-    with pytest.raises(BadInput, match="a server's address"):
+    with pytest.raises(BadInput, match="unsupported URL of a server"):
         Client(url)
 
 
