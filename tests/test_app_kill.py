@@ -119,7 +119,7 @@ async def finish(victim: Victim, callers: Callers) -> None:
     reader, writer = await victim.connect()
     for id_ in callers.ids.values():
         writer.write(f"wait {id_}\n".encode())
-        assert await reader.readline() == b"done\n"
+        assert await reader.readline() == b"succeeded\n"
     writer.write(b"finish\n")
     assert victim.process is not None
     assert await victim.process.wait() == 0
