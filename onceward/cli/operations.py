@@ -59,7 +59,8 @@ def _add_call(
 
 def _fill_call(operation: Operation[Any], parser: Parser) -> None:
     known = _arguments(operation)
-    names = {one.field: option_name(one) for one in known if not is_flat(one)}
+    plain = [one for one in known if not is_flat(one)]
+    names = {name: option_name(one) for one in plain for name in (one.name, one.field)}
     for argument in known:
         add_option(parser, argument, names)
     behaviour = BEHAVIOURS.get(operation.name)

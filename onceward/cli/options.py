@@ -28,8 +28,8 @@ def add_option(parser: Parser, argument: Argument, names: Mapping[str, str]) -> 
         _add(parser, argument, option_name(argument), argument.name, names)
         return
     for member in members(argument.struct):
-        name = f"{argument.name}_{member.name}"
-        _add(parser, member, f"--{_dashed(name)}", f"{argument.name}.{member.name}", names)
+        dest = f"{argument.name}.{member.name}"
+        _add(parser, member, _member_option(argument, member), dest, names)
     if _nullable(argument.type) and argument.default is UNSET:
         option = f"--no-{_dashed(argument.name)}"
         help_ = f"Remove the {argument.name} policy"
@@ -43,6 +43,10 @@ def option_name(argument: Argument) -> str:
     if name.endswith("s") and (_is_pairs(argument.type) or _item(argument.type) is str):
         name = name.removesuffix("s")
     return f"--{name}"
+
+
+def _member_option(argument: Argument, member: Argument) -> str:
+    return f"--{_dashed(argument.name)}-{option_name(member).removeprefix('--')}"
 
 
 def _dashed(name: str) -> str:
@@ -137,8 +141,7 @@ def _members_given(argument: Argument, given: Mapping[str, Any]) -> Iterator[tup
     for member in members(argument.struct):
         value = given.get(f"{argument.name}.{member.name}")
         if value is not None:
-            label = f"--{_dashed(f'{argument.name}_{member.name}')}"
-            yield member.name, _read(member, value, label)
+            yield member.name, _read(member, value, _member_option(argument, member))
 
 
 def is_flat(argument: Argument) -> bool:

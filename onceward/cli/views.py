@@ -25,6 +25,8 @@ _TIME_MS_MIN = 1_577_836_800_000
 _UNITS_MS = (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 1_000))
 # Members that are copied, and so have no thousands separators.
 _PLAIN = frozenset(("token", "seq", "number", "n", "status"))
+# Members that any JSON value can have.
+_AS_JSON = frozenset(("body", "result", "value"))
 _STATES: tuple[str, ...] = get_args(State)
 # Narrow lists of queues have the main states, and jobs in doubt. `onceward queues get` has all.
 _ALL_STATES_WIDTH = 110
@@ -92,6 +94,7 @@ def _empty(operation: Operation[Any], member: str, given: Mapping[str, Any]) -> 
 
 
 _LISTED = {
+    "jobs.claim": "queued jobs",
     "queues.failed": "failed jobs",
     "callers.suspended": "suspended callers",
     "tables.waitlist": "waiters",
@@ -178,7 +181,8 @@ def text_of(value: Any, name: str = "") -> str:
         return value
     if isinstance(value, list | tuple) and all(isinstance(one, str) for one in value):
         return ", ".join(value)
-    if isinstance(value, dict) and all(type(one) in (str, int, float) for one in value.values()):
+    plain = isinstance(value, dict) and all(type(one) in (str, int) for one in value.values())
+    if plain and name not in _AS_JSON:
         return ", ".join(f"{name}: {one}" for name, one in value.items())
     return msgspec.json.encode(value).decode()
 

@@ -218,7 +218,7 @@ def test_a_table_is_created_joined_and_closed(command: Command) -> None:
 @pytest.mark.parametrize(
     ("arguments", "code"),
     [
-        (("create", "--policy-seats", "none"), "bad_policy"),
+        (("create", "--policy-seat", "none"), "bad_policy"),
         (("create", "--policy-kind", "fast"), "wrong_type"),
         (("create", "--policy-turn-s", "soon"), "wrong_type"),
         (("get", "none"), "no_such_table"),

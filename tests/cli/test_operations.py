@@ -17,7 +17,7 @@ from onceward.api.arguments import arguments
 from onceward.api.operation import Body, Operation, Query
 from onceward.cli.behaviours import EXAMPLES
 from onceward.cli.operations import commands
-from onceward.cli.options import add_option, read_options
+from onceward.cli.options import add_option, option_name, read_options
 from onceward.cli.parser import Parser
 from onceward.errors import BadInput
 
@@ -124,7 +124,7 @@ OPERATION: Operation[Inner] = Operation(
 
 def parser_of_all_types() -> Parser:
     parser = Parser("make")
-    names = {one.field: f"--{one.name.replace('_', '-')}" for one in arguments(OPERATION)}
+    names = {one.field: option_name(one) for one in arguments(OPERATION)}
     for argument in arguments(OPERATION):
         doc = DOCS.get(argument.field, "")
         add_option(parser, msgspec.structs.replace(argument, doc=doc), names)
@@ -216,6 +216,12 @@ def test_help_is_the_first_sentence_with_the_default() -> None:
     assert "--state STATE State (open, shut)" in text
     assert "--header NAME:VALUE Headers of a call; repeatable" in text
     assert "--everyone List all" in text
+
+
+def test_descriptions_refer_to_options() -> None:
+    text = " ".join(parser_of("queues", "configure").format_help().split())
+    assert "it doubles each time, up to --retry-max-s" in text
+    assert "--policy-lane LANE " in parser_of("tables", "create").format_help()
 
 
 def test_values_of_a_list_are_json_and_come_from_standard_input(
