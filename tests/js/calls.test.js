@@ -69,7 +69,7 @@ test("members of responses are in camelCase, and values of the user as they are"
     answers({ id: "j", body: { a_b: 1 }, created_ms: 1, result: [{ c_d: 2 }], history: [{ ended_ms: 3 }] }),
     answers({ id: "t", seats, meta: { e_f: { g_h: 1 } }, policy: { max_wins: 3 }, lanes: { v_i_p: 1 } }),
     answers({ tables: [{ seats }], next: "c" }),
-    answers({ name: "q", jobs: { in_doubt: 1 }, oldest_ready_ms: null, settings: { limit_per_key: 1 } }),
+    answers({ name: "q", jobs: { in_doubt: 1 }, oldest_queued_ms: null, settings: { limit_per_key: 1 } }),
   ];
   const job = await client.jobs.get("j");
   assert.deepEqual([job.body, job.result, job.history], [{ a_b: 1 }, [{ c_d: 2 }], [{ endedMs: 3 }]]);
@@ -79,7 +79,7 @@ test("members of responses are in camelCase, and values of the user as they are"
   });
   assert.deepEqual(await client.tables.list(), { tables: [{ seats: shown }], next: "c" });
   assert.deepEqual(await client.queues.get("q"), {
-    name: "q", jobs: { in_doubt: 1 }, oldestReadyMs: null, settings: { limitPerKey: 1 },
+    name: "q", jobs: { in_doubt: 1 }, oldestQueuedMs: null, settings: { limitPerKey: 1 },
   });
 });
 

@@ -34,12 +34,14 @@ class Server:
         self.clock = Rounds()
         self.ids = Ids(self.clock.now_ms)
         self._known = known
+        self.jobs = SimpleNamespace(get=self._job)
+        self.timers = SimpleNamespace(get=self._timer)
 
-    async def job(self, id_: str) -> Job:
+    async def _job(self, id_: str) -> Job:
         state = self._state(id_, NoSuchJob)
         return Job(id_, "", state, None, 0, 0, 1, 1, 0, result={"parcel": f"{id_} parcel"})
 
-    async def timer(self, id_: str) -> Any:
+    async def _timer(self, id_: str) -> Any:
         return SimpleNamespace(state=self._state(id_, NoSuchTimer))
 
     def _state(self, id_: str, none: type[Exception]) -> str:
