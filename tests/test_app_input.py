@@ -300,7 +300,7 @@ async def test_a_reason_that_is_no_text_ends_no_job(reason: Any) -> None:
         async with asyncio.timeout(10):
             [claim] = await app.claim("q", "w", lease_s=10)
         for call in (app.cancel(id_, reason), app.fail(id_, claim.token, reason)):
-            with pytest.raises(BadInput, match="a reason is text"):
+            with pytest.raises(BadInput, match="a reason must be text"):
                 await call
         assert (await app.job(id_)).state == "running"
         await app.complete(id_, claim.token)
@@ -324,7 +324,7 @@ async def test_who_goes_on_after_a_bad_reason_has_cancelled_nothing() -> None:
 async def test_what_is_no_text_is_the_id_of_no_job(id_: Any) -> None:
     async with App(MemoryEngine()) as app:
         for call in (app.job(id_), app.wait(id_), app.complete(id_, "t")):
-            with pytest.raises(NoSuchJob, match="is not the id of a job"):
+            with pytest.raises(NoSuchJob, match="is not a job id"):
                 await call
 
 

@@ -70,11 +70,11 @@ async def test_broken_records_of_the_schedule_are_reported(tmp_path: Path, capsy
     problems = shown.out.splitlines()
     [ready] = [line for line in problems if ids[0] in line]
     assert ready.startswith(f"record job#{slot_of(ids[0]):04d} {ids[0]}#job: ")
-    assert "the job is ready, but does not stand in ready#" in ready
+    assert "the job's stage is ready, but its entry in ready#" in ready
     [due] = [line for line in problems if line.startswith("record due#")]
-    assert f"there is no job '{ids[2]}'" in due
+    assert f"job '{ids[2]}' not found" in due
     [order] = [line for line in problems if line.startswith("record order#")]
-    assert "there is no job at the head of this order key" in order
+    assert "the order key has no job at its head" in order
     assert len(problems) == 3
     assert "3 problems found" in shown.err
 
@@ -115,5 +115,5 @@ async def test_records_that_make_no_sense_are_reported_too(tmp_path: Path, capsy
     await closed(path, {("lock", "what is this"): b"1", ("job", "x#job"): b"2"})
     assert cli.main(["db", "check", str(path)]) == TABLE["damaged"].exit
     problems = capsys.readouterr().out.splitlines()
-    assert problems[0] == "record job x#job: this is not a job"
+    assert problems[0] == "record job x#job: not a job"
     assert problems[1].startswith("record lock what is this: its rule failed: ")

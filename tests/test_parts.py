@@ -97,7 +97,7 @@ def test_records_of_no_kind_are_reported() -> None:
     assert problems(Record(("config", "odd"), b"1", 1)) == unknown
     assert problems(Record(("clock", "last#odd"), b"1", 1)) == unknown
     assert problems(Record(("room#r", "odd"), b"1", 1)) == ["unknown record of a room"]
-    assert problems(Record(("job#0000", f"{ID}#odd"), b"1", 1)) == ["jobs have no such record"]
+    assert problems(Record(("job#0000", f"{ID}#odd"), b"1", 1)) == ["unknown kind of job record"]
     entry = Record(("due#0000", keys.join(1, ID, "odd")), b'"odd"', 1)
     assert problems(entry) == ["no part has entries of the kind 'odd'"]
 

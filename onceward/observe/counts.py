@@ -1,8 +1,8 @@
 """Counts of jobs by queue and state, of timers and rooms, and failing endpoints.
 
-No commit counts anything, so that none has to wait for a counter. Instead all of them are
-looked through again and again, in small pieces and with pauses: the more there are, the older
-the figures. They say when they were taken.
+Commits do not count anything, so that they need not wait for a counter. Instead a background task
+scans all records repeatedly, in small pages with pauses: more records mean older figures. The time
+of the last count is part of the result.
 """
 
 from collections import Counter
@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 
 class _Glance(msgspec.Struct):
-    """What is counted of a job."""
+    """The fields of a job needed to count it."""
 
     queue: str
     stage: str
@@ -36,7 +36,7 @@ class _Glance(msgspec.Struct):
 
 
 class _TimerGlance(msgspec.Struct):
-    """What is counted of a timer."""
+    """The fields of a timer needed to count it."""
 
     state: State = "active"
 
@@ -46,13 +46,13 @@ class Queue:
     """The jobs of one queue."""
 
     jobs: Counter[str] = field(default_factory=Counter)
-    """How many there are, by state."""
+    """The number of jobs by state."""
     oldest_queued_ms: int | None = None
-    """When the oldest of those that wait for a worker was sent."""
+    """When the oldest job that waits for a worker was sent."""
 
 
 class Failing(NamedTuple):
-    """An endpoint whose last call has failed."""
+    """An endpoint whose last call failed."""
 
     caller: str
     id: str
@@ -61,24 +61,24 @@ class Failing(NamedTuple):
 
 
 class Counts:
-    """Counts jobs, again and again."""
+    """Counts jobs, timers and rooms repeatedly."""
 
     def __init__(self, store: Store, slots: int) -> None:
         self.queues: dict[str, Queue] = {}
-        """As of the last count."""
+        """The result of the last count."""
         self.counted_ms: int | None = None
-        """When that was; None before the first is complete."""
+        """The time of the last count; None before the first one."""
         self.timers: Counter[str] = Counter()
-        """How many timers there are, by state."""
+        """The number of timers by state."""
         self.rooms = 0
         self.failing: list[Failing] = []
-        """Endpoints that fail, the first few."""
+        """The first few failing endpoints."""
         self._counts = 0
         self._store = store
         self._slots = slots
 
     async def run(self) -> None:
-        """Count until cancelled. Trouble is waited out; whether it passes is for others to tell."""
+        """Count until cancelled. Retries after errors, which other parts report."""
         clock = self._store.clock
         while True:
             begun_ns = clock.elapsed_ns()
@@ -86,11 +86,11 @@ class Counts:
                 await self.count()
             except OncewardError:
                 pass
-            # The longer a count takes, the longer until the next one.
+            # A longer count is followed by a longer pause.
             await clock.sleep(max(limits.CENSUS_S, (clock.elapsed_ns() - begun_ns) / 1e9))
 
     async def count(self) -> None:
-        """Look through all jobs once, and now and then through the rest."""
+        """Count all jobs once, and occasionally timers, rooms and endpoints."""
         found = dict[str, Queue]()
         begun_ms = self._store.clock.now_ms()
         for slot in range(self._slots):
@@ -125,8 +125,8 @@ class Counts:
         self.timers, self.rooms, self.failing = timers, rooms, failing
 
     async def _pages(self, partition: str) -> AsyncIterator[list[Record]]:
-        """All records of a partition, with pauses: so that it takes a small part of the time,
-        however much there is to count."""
+        """All records of a partition, with pauses that limit the share of time spent on
+        counting."""
         clock, start, more = self._store.clock, "", True
         while more:
             begun_ns = clock.elapsed_ns()

@@ -22,10 +22,12 @@ async def page_of(
     after: str,
     limit: int,
 ) -> tuple[list[T], str | None]:
-    """The next ones that a caller may see and that fit, `limit` at the most, and behind which one
-    to go on; None: there are no more. `read` gets so many from behind a place on, each with its
-    own. It takes no longer than a request may once there is one to go on behind. Raises `BadInput`
-    if there is none among very many."""
+    """The next page of items that a caller may see and that match `fits`, at most `limit` of them.
+
+    `read` gets a position and a number, and returns the items behind that position with their own
+    positions. Returns the items and the cursor of the next page, or None at the end. A page may be
+    shorter when it takes too long. Raises `BadInput` if the caller may see none of very many items.
+    """
     found: list[T] = []
     seen: str | None = None
     until_ns = clock.elapsed_ns() + limits.PAGE_MS * 1_000_000
@@ -46,7 +48,7 @@ async def page_of(
             return found, seen
         if seen is None and reads >= limits.PAGE_READS_MAX:
             raise BadInput(
-                f"you may see none of the {reads * limits.PAGE_JOBS:,} that come first: ask for a "
-                "prefix of the names of those that you may see",
+                f"none of the first {reads * limits.PAGE_JOBS:,} names is visible to you; add a "
+                "prefix of the names that you may see",
                 code="bad_parameter",
             )

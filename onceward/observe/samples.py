@@ -33,7 +33,7 @@ class Samples:
             self.sample()
 
     def sample(self) -> None:
-        """Take one of the time since the one before."""
+        """Take a sample of the time since the previous one."""
         now, before = self.totals(), self._before
         self._before = now
         self._samples.append(
@@ -53,7 +53,7 @@ class Samples:
         self.last += 1
 
     def since(self, number: int) -> list[Sample]:
-        """The samples behind that number, as far as they are kept."""
+        """The retained samples after that number."""
         count = min(max(self.last - number, 0), len(self._samples))
         return list(self._samples)[len(self._samples) - count :]
 
@@ -70,7 +70,7 @@ class Samples:
         )
 
     def age_ms(self) -> int:
-        """How long the oldest job that waits for a worker has waited."""
+        """The age of the oldest job that waits for a worker."""
         created_ms = [
             q.oldest_queued_ms for q in self._counts.queues.values() if q.oldest_queued_ms
         ]
@@ -78,14 +78,14 @@ class Samples:
 
 
 class _Span:
-    """What a histogram has come to since the last time."""
+    """The changes of a histogram since the last sample."""
 
     def __init__(self, histogram: Histogram) -> None:
         self._histogram = histogram
         self._counts = list(histogram.counts)
 
     def end(self) -> tuple[float | None, float | None]:
-        """The median and the 99th percentile in milliseconds; then a new span begins."""
+        """The median and 99th percentile in milliseconds; then a new span starts."""
         median, high = [self._histogram.quantile(part, self._counts) for part in (0.5, 0.99)]
         self._counts = list(self._histogram.counts)
         return _ms(median), _ms(high)

@@ -1,7 +1,7 @@
 """Search through all jobs of a database, newest first.
 
-Jobs stand in slots, and in each slot in the order of their ids, which is that of time. So the
-newest of all are among the newest of each slot: those are read page by page and put in order.
+Jobs are stored in slots, ordered by id and therefore by time. The newest jobs of all are among the
+newest of each slot. The search reads pages of each slot and merges them.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ _JOB = "#job"
 
 
 class Line(msgspec.Struct):
-    """What the roll knows of a job: all but what may be large."""
+    """The fields of a job in search results, without large ones."""
 
     queue: str
     stage: str
@@ -47,22 +47,22 @@ class Line(msgspec.Struct):
 
 
 class Page(NamedTuple):
-    """Jobs that fit, the newest first."""
+    """A page of matching jobs, newest first."""
 
     found: list[tuple[str, Line]]
     scanned: int
-    """How many were read."""
+    """The number of jobs read."""
     next: str | None
-    """To go on before this one; None: there are no more."""
+    """The cursor of the next page; None at the end."""
 
 
 class _Slot:
-    """Where the reading of a slot has come to."""
+    """The progress of reading a slot."""
 
     def __init__(self, number: int, before: str | None) -> None:
         self.number = number
         self.before = before
-        """The bound of what has not been read."""
+        """The upper bound of the unread records."""
         self.more = True
 
     async def read(self, store: Store, count: int) -> list[Record]:
@@ -89,15 +89,15 @@ async def newest(
     most: int = limits.PAGE_JOBS,
     until_ns: int,
 ) -> Page:
-    """The newest jobs that fit, made before the one with the id `before` if one is given. It
-    ends when the time is over, too: then the page says where to go on."""
+    """The newest matching jobs, older than the job `before` if given. At `until_ns` the search
+    returns an incomplete page with a cursor."""
     reading = [_Slot(number, before) for number in range(slots)]
     held: list[Record] = []
     found: list[tuple[str, Line]] = []
     scanned, count = 0, max(most // slots, 4) * 3  # a job may have three records
     behind = before
     while True:
-        # Only what is newer than all that may still come is in order.
+        # Only records that are newer than all unread ones are in their final order.
         horizon = max((slot.before or "\U0010ffff" for slot in reading if slot.more), default="")
         held.sort(key=_sort, reverse=True)
         ready = [record for record in held if record.key[1] >= horizon]
@@ -128,5 +128,5 @@ def _line(record: Record) -> Line | None:
     try:
         line: Line = decode(record.value, Line, record.key)
     except OncewardError:
-        return None  # damaged: `onceward db check` tells of it
+        return None  # damaged: `onceward db check` reports it
     return line

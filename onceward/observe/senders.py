@@ -1,6 +1,6 @@
 """Statistics of senders: messages, duplicates and response times by queue.
 
-They are kept in memory, from the start of the process on.
+They are kept in memory, since the start of the process.
 """
 
 from collections.abc import Awaitable, Iterator
@@ -14,36 +14,36 @@ from onceward.store.transaction import Transaction
 from onceward.work.inbox import Receipt
 
 OTHERS = "(others)"
-"""In place of a sender's name, where there are too many to tell apart."""
+"""The name for all further senders when there are too many."""
 
 
 class Sender:
-    """One caller and one queue."""
+    """The statistics of one caller in one queue."""
 
     __slots__ = ("ack_seconds", "causes", "first", "last_ms", "rejected", "repeats", "slowest_s")
 
     def __init__(self) -> None:
         self.first = 0
-        """How many messages were new."""
+        """The number of new messages."""
         self.repeats = 0
         self.causes: dict[str, int] = {}
-        """Why messages were repeated, where that is known."""
+        """Why messages were repeated, where known."""
         self.rejected = 0
-        """Known keys with another body."""
+        """The number of known keys with another body."""
         self.last_ms = 0
         self.ack_seconds = Histogram()
-        """How long it took until a message was durable, or known to be; where an application
-        answers its senders itself, until it did."""
+        """The time until a message was durable or known to be a duplicate. If the application
+        responds to its senders itself, the time until its response."""
         self.slowest_s = 0.0
 
     def ack_s(self, fraction: float) -> float | None:
-        """Within how long so large a part of all messages was answered."""
+        """The response time of a fraction of the messages."""
         found = self.ack_seconds.quantile(fraction)
         return None if found is None else min(found, self.slowest_s)
 
 
 class Senders:
-    """All of one node."""
+    """The statistics of one node by sender."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -51,7 +51,7 @@ class Senders:
         self._accepted: dict[tuple[str, bool], Counter] = {}
 
     async def count(self, queue: str, caller: str, accepting: Awaitable[Receipt]) -> Receipt:
-        """Wait for a message to be accepted, and count it. Raises what that raises."""
+        """Await the acceptance of a message and count it. Raises the errors of `accepting`."""
         begun_ns = self._store.clock.elapsed_ns()
         try:
             receipt = await accepting
@@ -69,9 +69,11 @@ class Senders:
         accepting: Awaitable[Receipt],
         begun_ns: int | None = None,
     ) -> Receipt:
-        """Wait for a message to be accepted in a transaction, and count it when that is durable:
-        one that is rolled back counts nothing. `begun_ns`: when it came, if it is answered when
-        the transaction ends; else only the application knows when, and calls `acknowledged`."""
+        """Await the acceptance of a message in a transaction, and count it when that is durable.
+
+        `begun_ns` is the time of its arrival if the response follows the commit. Otherwise the
+        application calls `acknowledged` when it responds.
+        """
         try:
             receipt = await accepting
         except KeyReused as rejected:
@@ -81,14 +83,14 @@ class Senders:
         return receipt
 
     def acknowledged(self, queue: str, caller: str, took_s: float) -> None:
-        """An application has answered a sender, after so long."""
+        """Count a response of the application to a sender, with its response time."""
         sender = self._of(queue, caller)
         sender.last_ms = self._store.clock.now_ms()
         sender.slowest_s = max(sender.slowest_s, took_s)
         sender.ack_seconds.observe(took_s)
 
     def repeated(self, queue: str, caller: str, cause: str) -> None:
-        """An application knows a message again, and why it was repeated."""
+        """Count a duplicate that the application has detected, with its cause."""
         sender = self._of(queue, caller)
         sender.repeats += 1
         sender.causes[cause] = sender.causes.get(cause, 0) + 1
@@ -133,6 +135,6 @@ class Senders:
         return found
 
     def __iter__(self) -> Iterator[tuple[str, str, Sender]]:
-        """Queue, caller and what is known of them, in order."""
+        """Queue, caller and statistics, in order."""
         for (queue, caller), sender in sorted(self._senders.items(), key=lambda item: item[0]):
             yield queue, caller, sender

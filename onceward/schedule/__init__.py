@@ -1,18 +1,22 @@
 """The schedule: jobs and other records that wait for a time or for a worker.
 
-A job waits in one of four places, and its record says in which. `due` holds what waits
-for time; `ready` what waits for a worker; a `line` what waits behind another job of the
-same order key; `parked` what waits until fewer jobs of its limit key are at work. Only the
-head of an order key is ever due, ready or running: its end promotes the next in the same
-commit. What is running stands in `due` too, at the time its lease runs out.
+A job waits in one of four places, and its record names the place:
 
-Every transition is a versioned write on the job's own record: claim, complete, fail and
-expire of one job exclude each other, whoever attempts them. A lease that was renewed is a
-record of its own, so renewing it never conflicts with the worker's own commit.
+- `due`: it waits for its time;
+- `ready`: it waits for a worker;
+- `line`: it waits behind another job with the same order key;
+- `parked`: it waits until fewer jobs with its limit key are running.
 
-Stages: blocked (in line) -> due -> parked -> ready -> running -> succeeded, failed, in_doubt
-(nobody knows what an attempt has done) or cancelled; a failed or lost attempt goes back to due.
-Callers see states instead: `state_of` makes them from stages.
+Only the head of an order key can be due, ready or running. When it ends, the same commit
+promotes the next job. A running job also has an entry in `due`, at the end of its lease.
+
+Every transition is a versioned write to the job's record. Claim, complete, fail and expire
+of one job are mutually exclusive, on all nodes. A renewed lease is a separate record, so
+renewals do not conflict with the worker's commit.
+
+Stages: blocked (behind its order key) -> due -> parked -> ready -> running -> succeeded,
+failed, in_doubt (an external call has an unknown outcome) or cancelled. A job returns to due
+after a failed or lost attempt. Callers see states, which `state_of` derives from stages.
 """
 
 from onceward.api.queues import QueueSettings

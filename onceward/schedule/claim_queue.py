@@ -1,14 +1,14 @@
 """The claim queue: workers of one queue that wait for its ready jobs.
 
-Who comes first is served first, several by one transaction, from several slots. The desk
-knows which slots may have ready jobs; it is wrong only by a look too many.
+Requests are served first come, first served. One transaction serves several requests from
+several slots. The claim queue tracks which slots may have ready jobs; an outdated entry costs
+one unnecessary scan.
 
-The order of priorities is strict inside a slot. Of the slots, those come first where the desk
-knows of the most urgent jobs and, among those, of the oldest, by what this node has sent and
-by what it saw of the slot the last time; a slot it has not seen, or where another node has
-changed something, counts as urgent.
+Priorities are strict within a slot. Slots with the most urgent jobs are scanned first, and among
+those the slots with the oldest jobs. This order uses the node's own commits and its last scan of
+each slot. A slot that has not been scanned, or that another node has changed, counts as urgent.
 
-Workers of this node need not ask: their hands are known here, and filled.
+Local workers do not send requests: the claim queue fills their free capacity.
 """
 
 import asyncio
@@ -40,7 +40,7 @@ from onceward.work.unreadable import quarantine
 
 
 class ClaimQueue:
-    """Serves the requests for one queue."""
+    """Serves the claim requests for one queue."""
 
     def __init__(
         self,
@@ -52,7 +52,7 @@ class ClaimQueue:
         started: Started = nothing_started,
     ) -> None:
         self.asked_ns = 0
-        """When somebody asked last."""
+        """Time of the last request."""
         self._queue = queue
         self._store = store
         self._schedule = schedule
@@ -61,9 +61,10 @@ class ClaimQueue:
         self._claimed = store.meters.counter("claimed", queue=queue)
         self._line: deque[QueuedRequest] = deque()
         self._capacity: deque[Capacity] = deque()
-        self._hasty = False  # whether someone in line may not be patient
-        # Slots that may have jobs, with the first entry that may be there; those being looked
-        # into; those of them where something arrived meanwhile; those of others, for later.
+        self._hasty = False  # whether a request in the queue does not wait for jobs
+        # `_slots` maps slots that may have jobs to the first possible entry. `_busy` has the slots
+        # that are being scanned, `_again` those of them that changed during the scan, and
+        # `_elsewhere` the slots of other nodes, which are scanned later.
         self._slots: dict[int, str] = {}
         self._busy: set[int] = set()
         self._again: dict[int, str] = {}
@@ -74,11 +75,11 @@ class ClaimQueue:
             queue, store, schedule, queue_settings, self._ready_entries, started
         )
         self._rounds = 0
-        self._shut = False  # while the queue's settings allow no more jobs to be handed out
+        self._shut = False  # while the queue's settings allow no further claims
         self._opened = 0
         self._matching = False
         self._closed = False
-        # Hooks and hints may call from anywhere, also from another node's commit.
+        # Hooks and hints may call from any context, including another node's commit.
         self._context = copy_context()
         self._loop = asyncio.get_running_loop()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -93,7 +94,7 @@ class ClaimQueue:
                 watch.others_only = True
                 watch.on_hint = partial(self.hinted, slot)
                 self._watches.append(watch)
-        # All of them, its own first: who does not wait is told of what is there, wherever.
+        # All slots, owned ones first, so that a request without a wait finds jobs in any slot.
         owned = placement.owned
         self.look(sorted(range(placement.slots), key=lambda slot: slot not in owned))
 
@@ -102,13 +103,13 @@ class ClaimQueue:
         return not self._line and not self._capacity and not self._rounds
 
     def enrol(self, capacity: Capacity) -> None:
-        """Fill the hands of a worker, from now on."""
+        """Fill the free capacity of a worker with jobs from now on."""
         capacity.post = self
         self._capacity.append(capacity)
         self.freed()
 
     def dismiss(self, capacity: Capacity) -> None:
-        """A worker takes nothing any more: what it still gets it gives back."""
+        """Stop giving jobs to a worker. It returns jobs that are already on their way."""
         capacity.gone = True
         if capacity in self._capacity:
             self._capacity.remove(capacity)
@@ -116,8 +117,8 @@ class ClaimQueue:
     def free_capacity(self) -> Capacity | None:
         """The capacity of a worker that can take a new job before it is ready.
 
-        Only while all ready jobs are about to be handed out, so that none is overtaken for
-        long, and where the queue's settings allow any number.
+        None unless all ready jobs are about to be claimed, so that new jobs do not overtake them
+        for long, and None for queues that are paused or have a limit or a rate.
         """
         if not self._capacity or self._ready_entries.count > CLAIMS_AT_ONCE:
             return None
@@ -133,30 +134,30 @@ class ClaimQueue:
         return None
 
     def freed(self) -> None:
-        """Hands would take more than before."""
+        """A worker has more free capacity than before."""
         if self._slots:
             self._match_soon()
 
     def handed_over(self, claims: list[Claim]) -> None:
-        """The commits that added these jobs have leased them to a worker of this node."""
+        """Count jobs that were leased to a local worker by the commits that added them."""
         self._claimed.value += len(claims)
 
     def ask(self, request: QueuedRequest) -> None:
-        """Join the line. The answer comes in any case, if the request is patient in time."""
+        """Add a request to the queue. It always gets a response; one that waits gets it in time."""
         self.asked_ns = self._store.clock.elapsed_ns()
         self._line.append(request)
         self._hasty = self._hasty or not request.patient
         self._match_soon()
 
     def give_up(self, request: QueuedRequest) -> None:
-        """A request has waited long enough: if it is just being served, it gets what it gets."""
+        """End the wait of a request. A request that is being served gets the jobs found for it."""
         request.time_is_up = True
         if request in self._line:
             self._line.remove(request)
             request.dismiss()
 
     def cancelled(self, request: QueuedRequest) -> None:
-        """Nobody waits for the answer any more: give back what it holds."""
+        """The caller of a request was cancelled: release the jobs it was given."""
         answer = request.answer
         if request in self._line:
             self._line.remove(request)
@@ -164,28 +165,28 @@ class ClaimQueue:
             self.give_back(answer.result())
 
     def arrived(self, slot: int, sort: str) -> None:
-        """An own commit has made a job ready."""
+        """A local commit has made a job ready."""
         self._ready_entries.put(slot, sort)
         self._mark(slot, sort)
 
     def taken(self, slot: int, sort: str) -> None:
-        """An own commit has taken an entry away."""
+        """A local commit has removed an entry."""
         self._ready_entries.take(slot, sort)
 
     def hinted(self, slot: int) -> None:
-        """Something may have become ready in a slot."""
+        """A job may have become ready in a slot."""
         self._ready_entries.forget(slot)
         self._mark(slot, "")
 
     def _mark(self, slot: int, first: str) -> None:
-        """There may be something in a slot, and that may come first."""
+        """Note that a slot may have ready jobs, the first of them at `first`."""
         if slot in self._placement.owned:
             marked = self._marked(slot)
             marked[slot] = min(first, marked.get(slot, first))
             if self._wanted:
                 self._match_soon()
         else:
-            # Those who own it come first: what they leave is looked for later.
+            # The owner of the slot serves it first. This node scans for the remaining jobs later.
             if not self._elsewhere:
                 self._loop.call_later(
                     limits.POLL_HINTED_S, self._look_elsewhere, context=self._context
@@ -193,14 +194,14 @@ class ClaimQueue:
             self._elsewhere[slot] = None
 
     def open(self) -> None:
-        """The settings have changed, a permit was given back, or it is time for more."""
+        """Resume after changed settings, a returned permit, or the next interval of the rate."""
         self._opened += 1
         if self._shut and not self._closed:
             self._shut = False
             self._match_soon()
 
     def look(self, slots: Iterable[int]) -> None:
-        """Look into these slots when somebody asks, or now if somebody waits."""
+        """Scan these slots at the next request, or now if a request is waiting."""
         for slot in slots:
             self._ready_entries.forget(slot)
             self._marked(slot).setdefault(slot, "")
@@ -209,16 +210,17 @@ class ClaimQueue:
 
     @property
     def _wanted(self) -> bool:
-        """Whether somebody may wait for jobs."""
+        """Whether a request or a worker may be waiting for jobs."""
         return bool(self._line or self._capacity)
 
     def _marked(self, slot: int) -> dict[int, str]:
         return self._again if slot in self._busy else self._slots
 
     def poll(self, now_ns: int) -> int:
-        """Look into this node's slots, and now and then into all; returns into how many.
+        """Scan this node's slots, and occasionally all slots; returns the number of scanned slots.
 
-        If nobody waits, that is none: into these it looks when somebody asks.
+        Without waiting requests, the slots are only marked and scanned at the next request: returns
+        0.
         """
         slots = sorted(self._placement.owned)
         if now_ns >= self._elsewhere_ns:
@@ -229,7 +231,7 @@ class ClaimQueue:
         return len(slots) if self._wanted else 0
 
     def close(self) -> None:
-        """Answer those who wait with nothing."""
+        """Answer all waiting requests with an empty list."""
         for watch in self._watches:
             watch.close()
         self._watches.clear()
@@ -240,7 +242,7 @@ class ClaimQueue:
         self._answer_all()
 
     async def finish(self) -> None:
-        """Wait for what is under way."""
+        """Wait for running transactions."""
         while self._tasks:
             await asyncio.wait(self._tasks)
 
@@ -250,7 +252,8 @@ class ClaimQueue:
         self.look(slots)
 
     def _match_soon(self) -> None:
-        # Not at once: others may come in the same turn of the loop, and share a transaction.
+        # Deferred: other requests may arrive in the same turn of the event loop and share a
+        # transaction.
         if not self._matching:
             self._matching = True
             self._loop.call_soon(self._match, context=self._context)
@@ -261,7 +264,7 @@ class ClaimQueue:
         task.add_done_callback(self._tasks.discard)
 
     def _match(self) -> None:
-        """Bring requests and slots together."""
+        """Assign waiting requests to slots and start transactions."""
         self._matching = False
         while self._slots and self._rounds < limits.CLAIM_ROUNDS_MAX and not self._shut:
             requests = self._requests()
@@ -279,7 +282,7 @@ class ClaimQueue:
             self._hasty = False
 
     def _requests(self) -> list[ClaimRequest]:
-        """Those who are to be served together."""
+        """The requests to serve in one transaction."""
         requests: list[ClaimRequest] = []
         wanted = 0
         while self._line and wanted < CLAIMS_AT_ONCE:
@@ -309,7 +312,7 @@ class ClaimQueue:
             )
             if claimed := sum(map(len, handed)):
                 self._claimed.value += claimed
-            # Unless more was allowed while it looked: then it looks again.
+            # Unless the quota grew during the transaction: then the next round checks it again.
             if not allowed.jobs and opened == self._opened:
                 self._close_until(allowed.again_ms)
         except Exception as raised:
@@ -347,12 +350,12 @@ class ClaimQueue:
             self._loop.call_later(pause_s, self.open, context=self._context)
 
     def give_back(self, claims: list[Claim]) -> None:
-        """Let others have them; the attempts do not count."""
+        """Release claimed jobs to other workers. The attempts do not count."""
         if claims:
             self._spawn(self._release(claims))
 
     async def _quarantine(self, entries: dict[Key, OncewardError]) -> None:
-        """Put jobs that cannot be read where operators see them."""
+        """Quarantine jobs whose records cannot be read, so that operators see them."""
         for entry, error in entries.items():
             await quarantine(self._store, self._schedule, entry, error)
 
@@ -362,7 +365,7 @@ class ClaimQueue:
                 try:
                     await self._schedule.release(tx, claim.id, claim.token)
                 except (NoSuchJob, StaleToken):
-                    pass  # the lease is over: that has given it back
+                    pass  # the lease has ended, which released the job
 
         for tries in range(limits.GIVE_BACK_TRIES_MAX):
             try:
@@ -374,4 +377,4 @@ class ClaimQueue:
             except OncewardError:
                 return
             await self._store.clock.sleep(limits.GIVE_BACK_PAUSE_S * 2**tries)
-        # Out of reach: they are free again when their lease is over.
+        # The database is unreachable: the jobs become available again when their leases expire.

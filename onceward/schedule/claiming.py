@@ -1,6 +1,6 @@
 """Claim requests, and the transaction that leases ready jobs by priority.
 
-Several requests are served by one transaction, from several slots.
+One transaction serves several requests from several slots.
 """
 
 import asyncio
@@ -33,7 +33,7 @@ _LIMITED_AT_ONCE = _ROOM // (CLAIM_WRITES + 1)  # each takes a permit as well
 
 
 Started = Callable[[str, str], None]
-"""Hears that a job was handed out, by its queue and its place among the ready jobs."""
+"""Called with the queue and the ready position of each job that is handed out."""
 
 
 def nothing_started(queue: str, place: str) -> None:
@@ -41,7 +41,7 @@ def nothing_started(queue: str, place: str) -> None:
 
 
 class ClaimRequest(Protocol):
-    """A worker that asks for jobs. It is answered once, by `give` or `fail`."""
+    """A request of a worker for jobs. It gets one response, by `give` or `fail`."""
 
     @property
     def worker(self) -> str: ...
@@ -52,11 +52,11 @@ class ClaimRequest(Protocol):
 
     @property
     def local(self) -> bool:
-        """Whether it is a handler of this process."""
+        """Whether the worker is a handler of this process."""
 
     @property
     def gone(self) -> bool:
-        """Whether nobody waits for the answer any more."""
+        """Whether the requester has stopped waiting for the response."""
 
     def give(self, claims: list[Claim]) -> None: ...
     def fail(self, error: Exception) -> None: ...
@@ -64,13 +64,13 @@ class ClaimRequest(Protocol):
 
 @dataclass(eq=False, slots=True)
 class QueuedRequest:
-    """A request in line, of somebody who waits for the answer."""
+    """A request in the claim queue whose caller waits for the response."""
 
     worker: str
     lease_ms: int
     most: int
     patient: bool
-    """Whether it waits for jobs to arrive, or wants to know what is there."""
+    """Whether it waits for jobs to arrive, or returns at once with the available ones."""
     answer: "asyncio.Future[list[Claim]]"
     time_is_up: bool = False
 
@@ -89,13 +89,13 @@ class QueuedRequest:
         self.answer.set_exception(error)
 
     def dismiss(self) -> None:
-        """Answer with nothing; one whose worker has just gone needs no answer."""
+        """Answer with an empty list, unless the request already has a response."""
         if not self.answer.done():
             self.answer.set_result([])
 
 
 class Claimer:
-    """Finds ready jobs of a queue, and leases them."""
+    """Finds ready jobs of a queue and leases them."""
 
     def __init__(
         self,
@@ -116,8 +116,11 @@ class Claimer:
     async def claim(
         self, slots: dict[int, str], requests: Sequence[ClaimRequest], tx: Transaction
     ) -> tuple[list[list[Claim]], dict[int, str], Quota]:
-        """Claim jobs for these requests; returns them, the slots that may have more, and how
-        many jobs the queue's settings allowed."""
+        """Claim jobs for these requests.
+
+        Returns the claims of each request, the slots that may have more jobs, and the quota that
+        the queue's settings allowed.
+        """
         handed: list[list[Claim]] = [[] for _ in requests]
         wanting = [n for n, request in enumerate(requests) for _ in range(request.most)]
         del wanting[CLAIMS_AT_ONCE:]
@@ -163,19 +166,19 @@ class Claimer:
     async def _find(
         self, tx: Transaction, slots: dict[int, str], most: int
     ) -> tuple[dict[Key, Key], dict[int, str]]:
-        """The most urgent ready entries with the keys of their jobs; and the slots that may have
-        more, with the next one."""
-        # Where senders take turns, whose turn is first comes first, whatever the slot.
+        """The most urgent ready entries with the keys of their jobs, and the slots that may have
+        more with their next entry."""
+        # In fair queues the turn decides, regardless of the slot.
         urgency = _turn if self._queue_settings(self._queue).fair else priority_of
         pages: dict[int, dict[Key, Key]] = {}
         cut: set[int] = set()
-        # One slot may have enough. If not, most have little, and where a call is a journey
-        # several are asked together.
+        # One slot may have enough. If it has not, most slots have few, and with a remote database
+        # it is faster to read several at once.
         unseen, sharing, urgent = list(slots), 1, 0
         seen: list[Key] = []
         while unseen and urgent < most:
             asked, unseen = unseen[:sharing], unseen[sharing:]
-            # One more than needed, to see what is next.
+            # One more than needed, to know the next entry.
             looks = [self._ready_entries.first(tx, slot, most + 1) for slot in asked]
             found = [await looks[0]] if len(looks) == 1 else await asyncio.gather(*looks)
             for slot, (entries, more) in zip(asked, found, strict=True):
@@ -183,7 +186,7 @@ class Claimer:
                 seen += entries
                 if more:
                     cut.add(slot)
-            # What is less urgent than what the next slot may have has to wait until that is known.
+            # An entry that is less urgent than those the next slot may have waits for that scan.
             urgent = len(seen)
             if unseen and urgent >= most:
                 next_urgency = urgency(slots[unseen[0]])
@@ -201,12 +204,12 @@ class Claimer:
         try:
             await tx.fetch([*chosen, *chosen.values()])
         except Damaged:
-            pass  # each is read for itself, and those that can be read are handed out
+            pass  # entries are read one by one below, and the readable ones are handed out
         return chosen, left
 
 
 def _turn(sort: str) -> int:
-    """Priority and turn of a ready entry, by its sort key; one that does not say is the first."""
+    """Priority and turn of a ready entry, by its sort key; 0 (first) if it has no valid number."""
     try:
         return int(sort[:16] + sort[17:33])
     except ValueError:

@@ -1,9 +1,9 @@
 """Claims: leases ready jobs to the workers that request them.
 
-A worker that waits is served when a job arrives: by this node's own commit, by a hint, or
-at the latest at the next poll. Jobs come from this node's own slots first; it looks into
-those of others too, a little later, so that jobs are worked on wherever their workers are.
-A claim that its worker is not there any more to receive is given back.
+A waiting worker is served when a job arrives: through a local commit, a hint from another node,
+or the next poll. Jobs come from this node's own slots first. After a short delay the node also
+scans slots of other nodes, so that jobs run on any node that has workers for them. A claim whose
+worker has gone is released.
 """
 
 import asyncio
@@ -41,7 +41,7 @@ class Claims:
         queue_settings: SettingsCache,
         started: Started = nothing_started,
     ) -> None:
-        """`started` hears of each job that is handed out."""
+        """`started` is called for each job that is handed out."""
         self._store = store
         self._queue_settings = queue_settings
         self._schedule = schedule
@@ -56,7 +56,8 @@ class Claims:
         placement.on_change(self._placed)
         queue_settings.on_change(self._set)
         if not store.engine.shared:
-            # Else a commit may go unnoticed whose caller is cancelled, and its jobs with it.
+            # On a shared engine, a commit may go unnoticed if its caller is cancelled, and its jobs
+            # with it.
             schedule.local_worker = self._local_worker
 
     async def claim(
@@ -70,19 +71,21 @@ class Claims:
     ) -> list[Claim]:
         """Lease up to `most` ready jobs of a queue to a worker.
 
-        The most urgent first, as far as this node knows where those are. Waits up to `wait_s`
-        for the first; an empty list when there is none. May return fewer than there are.
-        Raises `BadInput`, `Unavailable` when the node is stopping, and what `Store.run`
-        raises.
+        The most urgent jobs come first, as far as this node has seen them. Waits up to `wait_s` for
+        the first job, and returns an empty list if none arrives. It may return fewer jobs than are
+        ready. Raises `BadInput`, `Unavailable` when the node is stopping, and the errors of
+        `Store.run`.
         """
         admit_queue(queue)
         admit_worker(worker)
         admit_lease(lease_ms)
         if not is_whole(most) or most < 1:
-            raise BadInput(f"a worker asks for 1 or more jobs, not {most!r}")
+            raise BadInput(f"a worker must request 1 or more jobs, not {most!r}")
         if self._closed:
-            # Not an empty answer: a worker that asks again and again would never rest.
-            raise Unavailable("the node is stopping: ask another one", code="node_stopped")
+            # Not an empty list: a worker that polls in a loop would never pause.
+            raise Unavailable(
+                "this node is stopping; send the request to another node", code="node_stopped"
+            )
         loop = asyncio.get_running_loop()
         most = min(most, CLAIMS_AT_ONCE)
         request = QueuedRequest(worker, lease_ms, most, wait_s > 0, loop.create_future())
@@ -99,7 +102,7 @@ class Claims:
                 timer.cancel()
 
     def enrol(self, queue: str, capacity: Capacity) -> Callable[[], None]:
-        """Fill the hands of a worker with jobs of a queue; returns what ends that."""
+        """Fill a worker's free capacity with jobs of a queue; returns a function that ends this."""
         admit_queue(queue)
         admit_worker(capacity.local_worker.name)
         admit_lease(capacity.local_worker.lease_ms)
@@ -129,7 +132,7 @@ class Claims:
         return None if capacity is None else capacity.reserve(tx)
 
     async def run(self) -> None:
-        """Poll until cancelled, and forget the desks where nobody asks any more."""
+        """Poll until cancelled, and close claim queues that have had no requests for a while."""
         clock = self._store.clock
         while True:
             await clock.sleep(limits.POLL_S)
@@ -142,7 +145,8 @@ class Claims:
                 self._poll(now_ns)
 
     def _poll(self, now_ns: int) -> None:
-        """Look for what other nodes made ready; with many queues, not in all of them each time."""
+        """Scan for jobs that other nodes made ready. With many queues, scan some of them each
+        time."""
         scans = limits.POLL_SCANS_PER_S * limits.POLL_S
         for queue in list(self._claim_queues):
             if scans > 0:
@@ -150,7 +154,7 @@ class Claims:
                 scans -= claim_queue.poll(now_ns)
 
     async def close(self) -> None:
-        """Answer those who wait with nothing, and finish what is under way; twice is once."""
+        """Answer waiting requests with empty lists and finish running transactions. Idempotent."""
         if not self._closed:
             self._closed = True
             for unhook in self._unhook:
@@ -160,7 +164,7 @@ class Claims:
             await claim_queue.finish()
 
     def _made_ready(self, write: Put | Delete) -> None:
-        """An own commit is durable: note what it made ready, or took away."""
+        """Note ready entries that a durable local commit has added or removed."""
         partition, sort = write.key
         slot, claim_queue = partition[6:10], self._claim_queues.get(partition[11:])
         if claim_queue is not None and slot.isdecimal():
@@ -168,12 +172,12 @@ class Claims:
             note(int(slot), sort)
 
     def _permitted(self, write: Put | Delete) -> None:
-        """The same for permits that were given back."""
+        """Note permits that a durable local commit has returned."""
         if type(write) is Delete:
             self._set(write.key[0][7:])
 
     def _set(self, queue: str) -> None:
-        """More may be allowed than before."""
+        """The settings or permits of a queue have changed: it may allow more jobs."""
         claim_queue = self._claim_queues.get(queue)
         if claim_queue is not None:
             claim_queue.open()

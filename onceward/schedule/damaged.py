@@ -11,10 +11,10 @@ from onceward.store.transaction import Transaction
 
 
 async def recovered(tx: Transaction, id_: str, queue: str, gated_by: str | None) -> Job:
-    """A job in place of one whose record cannot be read; its permit is given back.
+    """A substitute for a job whose record cannot be read; its permit is returned.
 
-    `queue` counts if the record does not name one; `gated_by` is the limit key of which it holds a
-    place, if that is known.
+    `queue` is used if the record does not name one. `gated_by` is the limit key whose capacity the
+    job occupies, if known.
     """
     record = tx.seen.get(job_key(id_))
     left = {} if record is None else _left_of(record.value)
@@ -41,7 +41,7 @@ async def recovered(tx: Transaction, id_: str, queue: str, gated_by: str | None)
 
 
 async def _headed_by(tx: Transaction, id_: str) -> tuple[str, str] | None:
-    """The queue and the order key whose head a job is. Looks through all of its slot."""
+    """The queue and the order key whose head a job is. Scans the whole slot."""
     partition, start = order_head_key(slot_of(id_), "", "")[0], ""
     while True:
         rows = await tx.scan(partition, Order, start=start, skip_damaged=True)
@@ -55,7 +55,7 @@ async def _headed_by(tx: Transaction, id_: str) -> tuple[str, str] | None:
 
 
 def _left_of(value: bytes) -> dict[str, Any]:
-    """What can be read of a record that is not as it should be."""
+    """The readable members of an invalid record."""
     try:
         found = msgspec.json.decode(value)
     except (msgspec.DecodeError, ValueError, RecursionError):

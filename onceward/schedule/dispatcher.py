@@ -1,11 +1,11 @@
 """The dispatcher: processes due entries in the slots that this node owns.
 
-Of each slot the near future is kept in memory: entries of commits by this node's own store
-come in by its hook; those of other nodes by hints, or at the latest at the next look. A few
-hands act on what is due, the earliest first, whatever slot it stands in: what is due at the same
-time shares commits, and all else that the node does has its turn between them. What is due is
-selected by `due <= now`, so a stalled minute is caught up, in the order of the entries' times.
-An entry that cannot be acted on stays, holds nobody up, and is tried again later.
+It keeps the near future of each slot in memory. Entries of local commits arrive through a hook of
+the store; those of other nodes through hints, or at the latest with the next scan. A few tasks
+process due entries of all slots, earliest first. Entries that are due together share commits, and
+the tasks yield to the event loop in between. Entries are selected by `due <= now`, so the
+dispatcher catches up after a stall in the order of their times. An entry that fails stays in
+place, delays no other entry, and is retried later.
 """
 
 import asyncio
@@ -41,7 +41,7 @@ from onceward.store import Store
 from onceward.store.transaction import Transaction
 from onceward.work.unreadable import quarantine, report
 
-# What an act is given the time to get over, and no entry is blamed for.
+# Temporary errors of the engine: the dispatcher waits, and no entry counts as faulty.
 _ENGINE_TROUBLE = (EngineStopped, OutcomeUnknown, Unavailable)
 
 
@@ -50,7 +50,7 @@ def _no_keys(entry: Key) -> Iterable[Key]:
 
 
 class Kind(NamedTuple):
-    """How to act on a kind of due entries."""
+    """How to process a kind of due entries."""
 
     act: Callable[[Transaction, Key], Awaitable[None]]
     reads: Callable[[Key], Iterable[Key]]
@@ -58,7 +58,7 @@ class Kind(NamedTuple):
 
 
 class Entry(NamedTuple):
-    """Something due that a hand acts on."""
+    """A due entry that is being processed."""
 
     slot: Slot
     kind: Kind
@@ -70,11 +70,11 @@ class Entry(NamedTuple):
 
 
 class Dispatcher:
-    """Acts on due entries by their kind, in the slots that this node owns."""
+    """Processes due entries by their kind, in the slots that this node owns."""
 
     def __init__(self, store: Store, schedule: Schedule, placement: Placement) -> None:
         self.acted = 0
-        """How many due entries this node has acted on."""
+        """The number of due entries that this node has processed."""
         self.lateness = store.meters.histogram("lateness_seconds")
         self.kinds: dict[str, Kind] = {}
         self.store = store
@@ -83,8 +83,8 @@ class Dispatcher:
         schedule.on_quarantined = partial(report, store)
         self._clock = store.clock
         self._slots: dict[int, Slot] = {}
-        # The first entry of each slot and its number, once, as the slot has it in `queued`; and
-        # some that are not the first any more.
+        # A heap of the first entry of each slot, as in the slot's `queued`, and its number. It may
+        # also contain outdated entries.
         self._firsts: list[tuple[str, int]] = []
         self._group: asyncio.TaskGroup | None = None
         self._stopping = asyncio.Event()
@@ -94,7 +94,7 @@ class Dispatcher:
         self.act_on(PART.due, schedule)
 
     def act_on(self, kinds: Iterable[Due], made: Any) -> None:
-        """Act on due entries of a part with the methods of its object."""
+        """Process due entries of a part with the methods of its object."""
         for due in kinds:
             act = getattr(made, due.act.__name__)
             reads = _no_keys if due.reads is None else getattr(made, due.reads.__name__)
@@ -108,12 +108,12 @@ class Dispatcher:
         writes: int,
         reads: Callable[[Key], Iterable[Key]] = _no_keys,
     ) -> None:
-        """Let `act(tx, entry)` handle due entries of a kind. It must remove the entry.
+        """Register `act(tx, entry)` for due entries of a kind. It must remove the entry.
 
-        Which may be gone: another node, or whoever it belonged to, can have been faster.
-        Several may share a commit: `writes` is how many writes and checked reads of it one
-        takes at the most, `reads` are keys to get beforehand, all with one call. If `act`
-        raises, the entry is tried again later.
+        The entry may be gone already: another node, or its owner, can remove it first. Several
+        entries may share a commit: `writes` is the maximum number of writes and checked reads of
+        one entry. `reads` returns the keys to prefetch with one call. If `act` raises, the entry is
+        retried later.
         """
         self.kinds[kind] = Kind(act, reads, writes)
         for slot in self._slots.values():
@@ -121,9 +121,9 @@ class Dispatcher:
 
     @property
     def troubles(self) -> dict[Key, Exception]:
-        """Entries that could not be acted on, and why; they are tried again.
+        """Entries that could not be processed, with their errors; they are retried.
 
-        Of a kind that is not known here, one; and not all, if there are very many.
+        Holds one entry for each unknown kind, and a limited number of others.
         """
         return {
             (slot.partition, sort): error
@@ -132,13 +132,13 @@ class Dispatcher:
         }
 
     def time_moved(self) -> None:
-        """Time has moved on at once: look what is due."""
+        """Check for due entries after a jump of the clock."""
         for slot in self._slots.values():
             slot.look_again()
         self._wake.set()
 
     async def run(self) -> None:
-        """Act on what is due until `stop`. Trouble with the engine is waited out."""
+        """Process due entries until `stop`. Waits while the engine is unavailable."""
         capacity = (
             limits.DISPATCH_HANDS_SHARED if self.store.engine.shared else limits.DISPATCH_HANDS
         )
@@ -155,7 +155,7 @@ class Dispatcher:
             self.stop()
 
     def stop(self) -> None:
-        """Let `run` come to its end, after what is under way; twice is once."""
+        """End `run` after the commits in progress. Idempotent."""
         if not self._stopping.is_set():
             self._stopping.set()
             self._wake.set()
@@ -163,7 +163,7 @@ class Dispatcher:
             self._placed(set(), set(self._slots))
 
     def _comes_first(self, slot: Slot) -> None:
-        """The first entry of a slot may be another than before."""
+        """Update the heap after a slot's first entry may have changed."""
         sort = slot.due_entries.next
         if sort is not None and sort != slot.queued:
             self._queue(slot, sort)
@@ -184,7 +184,7 @@ class Dispatcher:
                 self._group.create_task(slot.run(), name="onceward-slot")
 
     def _saw(self, write: Put | Delete) -> None:
-        """An own commit is durable: note what has changed in due."""
+        """Note due entries that a durable local commit has added or removed."""
         partition, sort = write.key
         number = partition[4:]
         slot = self._slots.get(int(number)) if number.isdecimal() else None
@@ -195,8 +195,8 @@ class Dispatcher:
                 slot.removed(sort)
 
     async def _work(self) -> None:
-        """One of the hands: act on what is due, and rest a little when nothing is left, so that
-        what comes next comes together."""
+        """Process due entries in batches. Pause briefly when none are left, so that the next ones
+        share a commit."""
         pause_s = 0.0
         while not self._stopping.is_set():
             self._wake.clear()
@@ -223,13 +223,12 @@ class Dispatcher:
                 continue
             pause_s = 0.0
             if more:
-                await asyncio.sleep(0)  # whatever the engine does: others have their turn
+                await asyncio.sleep(0)  # yield to other tasks, also with an engine that never waits
             else:
                 await self._clock.sleep(limits.DISPATCH_REST_S)
 
     def _batch(self) -> tuple[list[Entry], bool]:
-        """What is due now, the earliest first, as much as fits into one commit; and whether
-        there is more."""
+        """The due entries that fit into one commit, earliest first, and whether there are more."""
         now_ms = self._clock.now_ms()
         room = limits.COMMIT_WRITES_MAX
         batch: list[Entry] = []
@@ -246,7 +245,7 @@ class Dispatcher:
                     return batch, True
                 batch.append(Entry(slot, kind, sort))
             else:
-                error = BadInput(f"nothing on this node knows how to act on the kind {name!r}")
+                error = BadInput(f"this node has no code for due entries of the kind {name!r}")
                 slot.troubles.add_unknown(sort, error, now_ms)
             slot.take()
             if kind is None:
@@ -256,20 +255,20 @@ class Dispatcher:
         return batch, False
 
     def _first(self) -> Slot | None:
-        """The slot of the first entry of all, which then stands first in `_firsts`."""
+        """The slot with the earliest entry, which is then the first of `_firsts`."""
         firsts = self._firsts
         while firsts:
             sort, number = firsts[0]
             slot = self._slots.get(number)
             if slot is None or slot.queued != sort:
-                heappop(firsts)  # another one of its slot has come first since
+                heappop(firsts)  # the slot has a newer first entry
                 continue
             known = slot.due_entries.next
             if known == sort and slot.held and not slot.busy:
                 return slot
             heappop(firsts)
             slot.queued = None
-            if known is not None and not slot.busy:  # if it is, this comes at the end of that
+            if known is not None and not slot.busy:  # a busy slot is queued when its batch ends
                 if known != sort:
                     self._queue(slot, known)
                 else:
@@ -302,8 +301,7 @@ class Dispatcher:
                 entry.slot.troubles.settle([entry.sort])
 
     async def _set_aside(self, entry: Entry, error: Exception) -> None:
-        """An entry could not be acted on: it is tried again later, unless it is that of a job whose
-        record cannot be read."""
+        """Retry an entry later, or quarantine it if the record of its job cannot be read."""
         if isinstance(error, OncewardError) and error.code == "damaged":
             known = kind_of(entry.sort) in (JOB_DUE, LEASE_DUE)
             if known and await quarantine(self.store, self._schedule, entry.key, error):
@@ -312,7 +310,7 @@ class Dispatcher:
         entry.slot.troubles.add(entry.sort, error, self._clock.now_ms())
 
     async def _sleep(self) -> None:
-        """Until something is due, or may be."""
+        """Wait until an entry is due or may be."""
         waking = None
         if self._first() is not None:
             due_ns = due_ms_of(self._firsts[0][0]) * 1_000_000

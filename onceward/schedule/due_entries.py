@@ -1,8 +1,8 @@
 """The next due entries of a slot, cached in memory.
 
-A cache of the front of the partition: up to a bound it is complete as of the last scan,
-and this node's own commits keep it so. It is filled again by a scan from the front, every
-so often and whenever something may have landed in it unseen.
+This cache of the front of the partition is complete up to a bound, as of the last scan, and local
+commits keep it up to date. It is refilled by a scan from the front at intervals, and when an entry
+may have been added without notice.
 """
 
 from collections.abc import Iterable, Iterator
@@ -14,29 +14,29 @@ from onceward.schedule import due_ms_of
 
 
 class DueEntries:
-    """The due entries of one slot, in the order of their times."""
+    """The due entries of one slot, ordered by time."""
 
     def __init__(self) -> None:
         self.stale = True
-        """Whether it must be filled before it can be relied upon."""
+        """Whether it must be refilled before use."""
         self._heap: list[str] = []
         self._known: set[str] = set()
         self._bound = ""
         self._cut = False
         self._meanwhile: list[str] | None = None
-        # Those that are being acted on; and those of them, at their end, that a scan under way
-        # may still have seen.
+        # Entries that are being processed; and entries that were processed during a scan, which may
+        # still return them.
         self._taken: set[str] = set()
         self._ended: list[str] = []
 
     def begin(self) -> None:
-        """A scan begins: what is added from now on, it may have missed."""
+        """Start a scan. Entries that are added from now on may be missing from its result."""
         self.stale = False
         self._meanwhile = []
 
     def fill(self, sorts: Iterable[str], bound: str, *, cut: bool, start: str = "") -> None:
-        """Take over the entries from `start` to `bound`, as just scanned; `cut` if more come
-        behind. What is known of those before `start` stays."""
+        """Replace the entries from `start` to `bound` by the result of a scan. `cut`: more entries
+        follow. Cached entries before `start` stay."""
         meanwhile = [sort for sort in self._meanwhile or () if sort < bound]
         if start:
             meanwhile += [sort for sort in self._known if sort < start]
@@ -49,12 +49,12 @@ class DueEntries:
         self._bound, self._cut = bound, cut
 
     def clear(self) -> None:
-        """Know nothing any more."""
+        """Empty the cache."""
         self.fill((), "", cut=False)
         self.stale = True
 
     def add(self, sort: str) -> bool:
-        """Note an entry that was just committed; says whether it is now the first."""
+        """Add an entry that was just committed; returns whether it is now the first."""
         self._taken.discard(sort)
         if self._meanwhile is not None:
             self._meanwhile.append(sort)
@@ -65,13 +65,12 @@ class DueEntries:
         return self.next == sort
 
     def remove(self, sort: str) -> None:
-        """Note that an entry was just removed."""
+        """Remove an entry that was just deleted."""
         if sort in self._known:
             self._forget(sort)
 
     def take(self) -> str:
-        """Remove and return the first. Until it is said that this has ended, no scan brings it
-        back."""
+        """Remove and return the first entry. Scans ignore it until `ended` is called."""
         sort = self.next
         assert sort is not None
         self._forget(sort)
@@ -79,20 +78,20 @@ class DueEntries:
         return sort
 
     def ended(self, sort: str) -> None:
-        """What was taken is gone, or may come back."""
+        """The processing of a taken entry has ended: it is deleted, or may return."""
         if self._meanwhile is None:
             self._taken.discard(sort)
         else:
             self._ended.append(sort)
 
     def _forget(self, sort: str) -> None:
-        self._known.remove(sort)  # it leaves the heap when its turn comes
+        self._known.remove(sort)  # its element of the heap is removed lazily
         if self._cut and not self._known:
             self.stale = True
 
     @property
     def next(self) -> str | None:
-        """The first entry, if there is one."""
+        """The first entry, or None."""
         heap = self._heap
         while heap and heap[0] not in self._known:
             heappop(heap)
@@ -100,7 +99,7 @@ class DueEntries:
 
     @property
     def next_ms(self) -> int | None:
-        """When the first is due."""
+        """The time of the first entry."""
         sort = self.next
         return None if sort is None else due_ms_of(sort)
 
@@ -109,7 +108,7 @@ class DueEntries:
 
 
 class Trouble(NamedTuple):
-    """What happened to an entry the last time, and until when it rests."""
+    """The last error of an entry, and how long to wait before the next attempt."""
 
     error: Exception
     until_ms: int
@@ -117,34 +116,34 @@ class Trouble(NamedTuple):
 
 
 class Troubles:
-    """Entries that could not be acted on: each is left alone for a while, then tried again.
+    """Entries that could not be processed: each is retried after a pause.
 
-    Of a kind that nobody knows, one entry stands for all. Of others so many are noted. What
-    stands at the front and rests, or was tried and could not be noted, may be a lot: looks
-    pass over it, and come back to the front after a while.
+    One entry represents all entries of an unknown kind, and the number of other noted entries is
+    limited. Many failing entries may be at the front of a slot. Scans start behind them, and return
+    to the front after a while.
     """
 
     def __init__(self) -> None:
         self.passed = ""
-        """Where looks begin."""
+        """Where scans start."""
         self._passed_until_ms = 0
         self._entries: dict[str, Trouble] = {}
         self._unknown: dict[str, str] = {}
 
     @property
     def errors(self) -> dict[str, Exception]:
-        """What happened the last time, by sort key."""
+        """The last errors by sort key."""
         return {sort: trouble.error for sort, trouble in self._entries.items()}
 
     def add(self, sort: str, error: Exception, now_ms: int) -> None:
-        """Let an entry rest; longer each time."""
+        """Pause an entry; the pause grows with each failure."""
         before = self._entries.get(sort)
         pause_ms = limits.TROUBLE_PAUSE_MS_MIN if before is None else 2 * before.pause_ms
         pause_ms = min(pause_ms, limits.TROUBLE_PAUSE_MS_MAX)
         self._note(sort, Trouble(error, now_ms + pause_ms, pause_ms), now_ms)
 
     def add_unknown(self, sort: str, error: Exception, now_ms: int) -> None:
-        """Let all entries of its kind rest, as long as this one is there."""
+        """Pause all entries of an unknown kind while this one exists."""
         kind = kind_of(sort)
         if kind not in self._unknown and self._note(sort, Trouble(error, 0, 0), now_ms):
             self._unknown[kind] = sort
@@ -158,26 +157,27 @@ class Troubles:
         return noted
 
     def rests(self, sort: str, now_ms: int) -> bool:
-        """Whether the entry is left alone for now."""
+        """Whether the entry is paused."""
         trouble = self._entries.get(sort)
         return (trouble is not None and trouble.until_ms > now_ms) or kind_of(sort) in self._unknown
 
     def settle(self, sorts: Iterable[str]) -> None:
-        """These were acted on, or are gone."""
+        """Remove entries that were processed or deleted."""
         for sort in sorts:
             self._entries.pop(sort, None)
             if self._unknown.get(kind_of(sort)) == sort:
                 del self._unknown[kind_of(sort)]
 
     def pass_over(self, sort: str, now_ms: int) -> None:
-        """Let looks begin at `sort`. Not in the future, where others may yet add something."""
+        """Start scans at `sort`, if it is in the past; in the future, other nodes may add
+        entries."""
         if due_ms_of(sort) <= now_ms and sort > self.passed:
             if not self.passed:
                 self._passed_until_ms = now_ms + limits.TROUBLE_PAUSE_MS_MAX
             self.passed = sort
 
     def reached_end(self, now_ms: int) -> None:
-        """A look has seen all: after a while, the next one begins at the front again."""
+        """A scan has reached the end: after a while, the next one starts at the front again."""
         if now_ms >= self._passed_until_ms:
             self.passed = ""
 
@@ -192,5 +192,5 @@ class Troubles:
 
 
 def kind_of(sort: str) -> str:
-    """What kind of due entry it is, by its sort key."""
+    """The kind of a due entry, by its sort key."""
     return sort.rpartition("#")[2]

@@ -40,8 +40,8 @@ def _due(record: Record, get: Lookup) -> Iterator[str]:
     if kind == JOB_DUE:
         yield from _stands_there(record, id_, "due", get)
     elif kind == LEASE_DUE and _job(id_, get) is None:
-        # Whether it is leased does not matter: a lease that was renewed leaves entries over.
-        yield f"there is no job {id_!r}"
+        # The job may be in any stage: a renewed lease leaves outdated entries behind.
+        yield f"job {id_!r} not found"
 
 
 def _ready(record: Record, get: Lookup) -> Iterator[str]:
@@ -59,7 +59,7 @@ def _parked(record: Record, get: Lookup) -> Iterator[str]:
 def _failed(record: Record, get: Lookup) -> Iterator[str]:
     stage = value_of(record, str)
     if stage not in ("failed", "in_doubt"):
-        yield "this is not an entry of a failed job"
+        yield "not an entry of a failed job"
         return
     yield from _stands_there(record, record.key[1].partition("#")[2], stage, get)
 
@@ -68,69 +68,69 @@ def _permit(record: Record, get: Lookup) -> Iterator[str]:
     id_ = value_of(record, Any)
     job = _job(id_, get)
     if job is None or job.stage != "running" or job.permit is None:
-        yield f"the job {id_!r} is not being worked on, but has a permit"
+        yield f"job {id_!r} has a permit but is not running"
     elif permit_key(job.queue, job.permit) != record.key:
-        yield f"the job {id_!r} has another permit"
+        yield f"job {id_!r} has another permit"
 
 
 def _inbox(record: Record, get: Lookup) -> Iterator[str]:
     accepted = value_of(record, Accepted)
     if accepted is None:
-        yield "this is not the record of a dedupe key"
+        yield "not a record of an idempotency key"
     elif not accepted.state and _job(accepted.id, get) is None:
-        yield f"there is no job {accepted.id!r}"
+        yield f"job {accepted.id!r} not found"
 
 
 def _gate(record: Record, get: Lookup) -> Iterator[str]:
     gate = value_of(record, Gate)
     if gate is None or min(gate.inside, gate.next, gate.parked) < 0:
-        yield "this is not the gate of a limit key"
+        yield "not a record of a limit key"
 
 
 def _stands_there(record: Record, id_: Any, stage: str, get: Lookup) -> Iterator[str]:
     job = _job(id_, get)
     if job is None:
-        yield f"there is no job {id_!r}"
+        yield f"job {id_!r} not found"
     elif job.stage != stage or _place(id_, job) != record.key:
-        yield f"the job {id_} does not stand here: it is {job.stage}"
+        yield f"job {id_} should not have an entry here: its stage is {job.stage}"
 
 
 def _order(record: Record, get: Lookup) -> Iterator[str]:
     order = value_of(record, Order)
     head = None if order is None else _job(order.head, get)
     if order is None or head is None:
-        yield "there is no job at the head of this order key"
+        yield "the order key has no job at its head"
     elif _head_key(order.head, head) != record.key or head.stage not in _HEAD_STAGES:
-        yield f"the job {order.head} is not its head: it is {head.stage}"
+        yield f"job {order.head} is not the head of its order key: its stage is {head.stage}"
 
 
 def _jobs(record: Record, get: Lookup) -> Iterator[str]:
     id_, _, what = record.key[1].partition("#")
     if what == "lease" and value_of(record, Lease) is None:
-        yield "this is not a lease of a job"
+        yield "not a lease of a job"
     if what not in ("job", "lease", "steps"):
-        yield "jobs have no such record"
+        yield "unknown kind of job record"
     if what != "job":
         return
     job = value_of(record, Job)
     if job is None or job.stage not in STAGES:
-        yield "this is not a job"
+        yield "not a job"
         return
     place = _place(id_, job)
     renewed = job.stage == "running" and get(lease_key(id_)) is not None
     if place is not None and get(place) is None and not renewed:
-        yield f"the job is {job.stage}, but does not stand in {'/'.join(place)}"
+        yield f"the job's stage is {job.stage}, but its entry in {'/'.join(place)} is missing"
     if job.permit is not None and get(permit_key(job.queue, job.permit)) is None:
-        yield f"the job has the permit {job.permit}, which is not there"
+        yield f"the record of the job's permit {job.permit} is missing"
     if job.options.order_key is not None and job.stage not in ENDED:
         head = get(_head_key(id_, job))
         order = value_of(head, Order)
         if order is None or (order.head == id_) == (job.stage == "blocked"):
-            yield f"the job is {job.stage}, but the head of its order key says otherwise"
+            yield f"the job's stage is {job.stage}, which contradicts the head of its order key"
 
 
 def _place(id_: str, job: Job) -> Key | None:
-    """Where the job should have an entry."""
+    """The key of the entry that the job should have."""
     slot = slot_of(id_)
     if job.stage in ("due", "running"):
         return due_partition(slot), job.place

@@ -1,7 +1,7 @@
 """The free capacity of a local worker: the number of jobs it can take now.
 
-The claim queue fills it with ready jobs. A new job that would be ready while capacity is free is
-leased to the worker by the commit that adds it: that saves a commit and a wait.
+The claim queue fills it with ready jobs. While capacity is free, a new job is leased to the worker
+by the commit that adds it, which saves a commit and a wait.
 """
 
 from collections.abc import Callable
@@ -15,20 +15,20 @@ from onceward.store.transaction import Transaction
 
 
 class CapacityListener(Protocol):
-    """The claim queue, as the capacity of a worker knows it."""
+    """The claim queue, as seen by the capacity of a worker."""
 
     def freed(self) -> None:
-        """The worker takes more jobs than before."""
+        """The worker has more free capacity than before."""
 
     def handed_over(self, claims: list[Claim]) -> None:
-        """The commits that added these jobs have leased them to the worker."""
+        """Count jobs that were leased to the worker by the commits that added them."""
 
     def give_back(self, claims: list[Claim]) -> None:
-        """The worker does not take these any more."""
+        """Release jobs that the worker does not take."""
 
 
 class Capacity:
-    """The free capacity of one worker, less what is reserved for jobs on their way to it."""
+    """The free capacity of one worker, less the capacity reserved for jobs on their way to it."""
 
     def __init__(
         self,
@@ -40,13 +40,13 @@ class Capacity:
         failed: Callable[[Exception], None],
         batch: int = 0,
     ) -> None:
-        """`free` says how many jobs the worker would take now, `take` gives it some, `failed`
-        tells it that none could be claimed. With `batch` it gets so many at once at the most,
-        and none but what is ready: those wait for each other."""
+        """`free` returns how many jobs the worker can take now, `take` gives it jobs, and `failed`
+        gets the error of a failed claim. `batch` is the maximum per claim; a worker with batches
+        gets ready jobs only, which run together."""
         self.local_worker = LocalWorker(worker, lease_ms)
         self.failed = failed
         self.gone = False
-        """Whether it takes nothing any more."""
+        """Whether the worker has stopped taking jobs."""
         self.post: CapacityListener | None = None
         self._free = free
         self._take = take
@@ -57,7 +57,7 @@ class Capacity:
 
     @property
     def free(self) -> int:
-        """How many jobs it would take, besides those it may get."""
+        """The number of jobs that the worker can take, without reserved capacity."""
         return 0 if self.gone else max(self._free() - self._spoken_for, 0)
 
     @property
@@ -65,12 +65,12 @@ class Capacity:
         return not self._batch and self.free > 0
 
     def freed(self) -> None:
-        """It would take more than before."""
+        """Report more free capacity to the claim queue."""
         if self.post is not None:
             self.post.freed()
 
     def ask(self, most: int) -> "Asking | None":
-        """A request for ready jobs; one at a time."""
+        """A request for ready jobs; at most one at a time."""
         most = min(most, self.free, self._batch or most)
         if self._asking or most < 1:
             return None
@@ -91,8 +91,8 @@ class Capacity:
             self._take(claims)
 
     def reserve(self, tx: Transaction) -> LocalWorker:
-        """Keep room for a job that a transaction adds. At its end, take those that it has noted as
-        handed over, if its commit is durable."""
+        """Reserve capacity for a job that a transaction adds. When its commit is durable, the
+        worker takes the jobs that the transaction has handed over."""
         reserved = self._reserved.get(tx, 0)
         if not reserved:
             tx.on_end(partial(self._ended, tx))
@@ -118,7 +118,7 @@ class Capacity:
 
 @dataclass(eq=False, slots=True)
 class Asking:
-    """A request of a worker of this node for ready jobs."""
+    """A request of a local worker for ready jobs."""
 
     capacity: Capacity
     most: int
@@ -137,7 +137,7 @@ class Asking:
 
     @property
     def gone(self) -> bool:
-        return False  # they give it back themselves
+        return False  # `Capacity.take` releases jobs that come too late
 
     def give(self, claims: list[Claim]) -> None:
         self.capacity.answered(self, claims)

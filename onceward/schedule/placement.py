@@ -1,17 +1,16 @@
 """Placement: assignment of slots to nodes by heartbeats and rendezvous hashing.
 
-Every node has a record that it changes at each heartbeat. A node is gone when an
-observer has seen that record unchanged for the full lease on the observer's own clock:
-then the observer removes the record, and whoever the slots belong to by then takes them.
-A node that stops in good order gives up its record and its slots at once. A node that
-finds its own record gone (it was paused, or cut off) owns nothing any more, and starts
-again under a new name; a name is never used twice.
+Every node has a record that it changes with each heartbeat. A node counts as gone when an observer
+has seen its record unchanged for the full lease, measured by the observer's clock. The observer
+then removes the record, and the nodes that the slots now belong to take them. A node that stops
+normally gives up its record and its slots immediately. A node that finds its own record removed
+(after a pause or a network failure) owns nothing, and registers under a new name; names are never
+reused.
 
-Slots are divided evenly by rendezvous hashing over the nodes alive: each node works out
-for itself which slots should be its own, gives up those that should not, and takes those
-that should as soon as nobody alive has them. A slot is taken in a commit that checks the
-taker's own record and that of the owner before. Two owners by mistake are possible for a
-moment and harmless: what they do are versioned writes, and one of them loses.
+Slots are divided evenly by rendezvous hashing over the live nodes. Each node computes its own
+share, gives up other slots, and takes the slots of its share that have no live owner. The commit
+that takes a slot checks the records of the taker and of the previous owner. Two nodes may briefly
+both act as owner of a slot. That is harmless: they use versioned writes, and one of them fails.
 """
 
 import asyncio
@@ -30,22 +29,22 @@ from onceward.store.transaction import Transaction
 
 NODES = "node"
 SLOTS = "slot"
-# Each may have an owner of its own, whose record is checked as well.
+# Each slot may have a different owner, whose record is checked as well.
 _SLOTS_AT_ONCE = 48
-# One write each.
+# One write per node.
 _NODES_AT_ONCE = limits.COMMIT_WRITES_MAX
 
 
 class Heartbeat(msgspec.Struct):
-    """A node's record: it is alive while this changes."""
+    """The record of a node. The node is alive while the count grows."""
 
     count: int
     lease_ms: int = limits.NODE_LEASE_MS
-    """It is gone when it was seen unchanged for so long."""
+    """The node counts as gone after this time without a change."""
 
 
 class SlotOwner(msgspec.Struct):
-    """A slot's record, changed only when it changes hands. `owner` is empty between two."""
+    """The record of a slot, changed with its owner. `owner` is empty between two owners."""
 
     owner: str
     epoch: int
@@ -56,10 +55,10 @@ def slot_key(slot: int) -> Key:
 
 
 def divide(slots: int, nodes: Iterable[str]) -> dict[str, set[int]]:
-    """The share of each node, the same for whoever works it out.
+    """The share of each node; all nodes compute the same result.
 
-    Each slot goes to the node with the highest draw for it that has room left, so that no
-    share is larger than it must be, and few slots move when a node comes or goes.
+    Each slot goes to the node with the highest draw for it that has capacity left. Shares differ by
+    as little as possible, and few slots move when a node joins or leaves.
     """
     shares: dict[str, set[int]] = {node: set() for node in nodes}
     room = -(-slots // len(shares))
@@ -74,11 +73,11 @@ def _draw(slot: int, node: str) -> tuple[bytes, str]:
 
 
 class Watchlist:
-    """For how long each other node's record was seen unchanged, by this node's own clock.
+    """How long each other node's record has been unchanged, by this node's own clock.
 
-    From one look to the next counts at most the time between two beats of that node: who
-    could not look for a while, since the engine was away, knows that others may not have
-    been able to beat.
+    Between two looks at most one heartbeat interval of the other node is counted. If this node
+    could not look for a while because the engine was unavailable, other nodes may have been unable
+    to send heartbeats.
     """
 
     def __init__(self) -> None:
@@ -86,7 +85,7 @@ class Watchlist:
         self._looked_ns = 0
 
     def look(self, beats: dict[str, Heartbeat], at_ns: int) -> None:
-        """Note what was read before `at_ns`."""
+        """Note heartbeats that were read before `at_ns`."""
         passed_ns = at_ns - self._looked_ns
         self._looked_ns = at_ns
         before, self._seen = self._seen, {}
@@ -99,7 +98,7 @@ class Watchlist:
 
     @property
     def gone(self) -> dict[str, Heartbeat]:
-        """Nodes unchanged for their full lease, with their last beat."""
+        """Nodes whose heartbeat was unchanged for their full lease, with that heartbeat."""
         return {
             node: beat
             for node, (beat, unchanged_ns) in self._seen.items()
@@ -108,7 +107,7 @@ class Watchlist:
 
 
 class Placement:
-    """This node's share of the slots: `owned` is kept up to date while `run` runs."""
+    """This node's share of the slots; `run` keeps `owned` up to date."""
 
     def __init__(
         self,
@@ -134,20 +133,21 @@ class Placement:
         self._stopping = False
 
     def on_change(self, hook: Callable[[set[int], set[int]], None]) -> None:
-        """Call `hook` with the slots gained and lost, when they are; it must not raise."""
+        """Call `hook` with the slots gained and lost at each change; it must not raise."""
         self._hooks.append(hook)
 
     def holds(self, slot: int) -> bool:
-        """Whether the slot is this node's, and its lease has not run out meanwhile."""
+        """Whether this node owns the slot and its lease is valid."""
         return slot in self.owned and self._holds_lease()
 
     async def run(self) -> None:
-        """Beat, look, take and give until `stop`; then give up all at once.
+        """Send heartbeats, take slots and give up slots until `stop`; then give up all slots.
 
-        Trouble with the engine is waited out; when it lasts for a lease, nothing is owned.
+        Waits while the engine is unavailable. After a full lease without the engine, it owns
+        nothing.
         """
-        # Slots alone are watched: they change when a share does. Every beat changes a node's
-        # record; nodes that answered each other's beats with beats would never rest.
+        # Only slots are watched: they change when a share does. Records of nodes change with every
+        # heartbeat; watching them would make nodes react to each other's heartbeats without end.
         with self._store.engine.watch(SLOTS) as watch:
             watch.on_hint = self._changed.set
             while not self._stopping:
@@ -163,17 +163,17 @@ class Placement:
         await self._leave()
 
     def stop(self) -> None:
-        """Let `run` come to its end."""
+        """End `run`."""
         self._stopping = True
         self._changed.set()
 
     async def step(self) -> None:
-        """One heartbeat, one look around, and what follows from it."""
+        """Send one heartbeat, read those of the other nodes, and take or give up slots."""
         self._stepped_ns = self._store.clock.elapsed_ns()
         await self._beat()
         alive = await self._look()
         if self.node not in alive:
-            return  # given up by the others since the beat: the next one finds out
+            return  # another node has removed this one since the heartbeat; the next one notices
         rightful = self._share(alive)
         owners = {int(sort): slot.owner for sort, slot in await self._read(SLOTS, SlotOwner)}
         mine = {slot for slot, owner in owners.items() if owner == self.node}
@@ -187,9 +187,9 @@ class Placement:
             self._own(self.owned | taken)
 
     async def _pause(self, step_s: float) -> None:
-        # Never without letting others run, whatever has changed.
+        # Always yield to other tasks.
         await asyncio.sleep(0)
-        # From one beat's start to the next one's, also if the process stood still in between.
+        # Measured from the start of one heartbeat to the next, including times of suspension.
         passed_ns = self._store.clock.elapsed_ns() - self._stepped_ns
         left_s = step_s - passed_ns / 1e9
         try:
@@ -212,7 +212,7 @@ class Placement:
             return True
 
         if not await self._store.run(beat):
-            # Never registered, or given up by the others: start anew under a new name.
+            # Not registered yet, or removed by other nodes: register under a new name.
             self._own(set())
             self.node = f"{self._name}~{self._store.ids.new()}"
 
@@ -224,11 +224,11 @@ class Placement:
         self._held_until_ns = before_ns + self._lease_ms * 1_000_000
 
     async def _look(self) -> set[str]:
-        """The nodes alive; those that are gone are removed."""
+        """The names of live nodes; removes the records of the others."""
         beats: dict[str, Heartbeat] = dict(await self._read(NODES, Heartbeat))
         alive = set(beats)
         beats.pop(self.node, None)
-        gone = beats  # what they used is this process's own now, if nobody shares the database
+        gone = beats  # on a single-process database, all other nodes are earlier processes
         if self._store.engine.shared:
             self._watchlist.look(beats, self._store.clock.elapsed_ns())
             gone = self._watchlist.gone
@@ -239,10 +239,10 @@ class Placement:
         return alive
 
     async def _bury(self, gone: dict[str, Heartbeat]) -> set[str]:
-        """Remove the records of nodes, unless they have changed after all; returns whose.
+        """Remove the records of nodes, except those that have changed since; returns the removed.
 
-        Many in one commit: after a crash loop there are many, and this node's lease must not
-        run out over them.
+        Several share a commit: a crash loop leaves many, and this node's lease must not expire
+        while it removes them.
         """
 
         async def bury(tx: Transaction) -> set[str]:
@@ -276,7 +276,7 @@ class Placement:
         await self._store.run(give)
 
     async def _take(self, slots: list[int]) -> set[int]:
-        """Take those of the slots that nobody alive owns; returns which."""
+        """Take those of the slots that have no live owner; returns them."""
 
         async def take(tx: Transaction) -> set[int]:
             taken: set[int] = set()
@@ -299,7 +299,7 @@ class Placement:
         return await self._store.run(take)
 
     async def _leave(self) -> None:
-        """Give up the record and the slots, so that others need not wait for the lease."""
+        """Give up the record and the slots, so that other nodes need not wait for the lease."""
         owned = sorted(self.owned)
         self._own(set())
 
@@ -307,17 +307,17 @@ class Placement:
             tx.delete((NODES, self.node))
 
         try:
-            # First the record: the others leave this node out of account from then on, and
-            # the slots' changes make them look.
+            # The record goes first: the other nodes then exclude this one, and the changed slots
+            # make them recompute their shares.
             if self.node:
                 await self._store.run(leave)
             for start in range(0, len(owned), _SLOTS_AT_ONCE):
                 await self._give(owned[start : start + _SLOTS_AT_ONCE])
         except PASSING:
-            pass  # out of reach: the others find out when the lease is over
+            pass  # the database is unreachable: other nodes take over when the lease expires
 
     async def _read(self, partition: str, type: type[msgspec.Struct]) -> list[tuple[str, Any]]:
-        # Past the store: what follows from this is decided again in transactions.
+        # Bypasses the store: transactions check the result again before they act on it.
         records = await self._store.engine.scan(
             partition,
             self._store.clock.now_ms(),
@@ -329,7 +329,7 @@ class Placement:
             try:
                 found.append((record.key[1], decode(record.value, type, record.key)))
             except OncewardError as error:
-                # A node without a heartbeat is gone, and a slot without an owner is free.
+                # A node without a heartbeat is gone, and a slot without a readable owner is free.
                 self._store.alarms.damaged(record.key, error.message)
         return found
 

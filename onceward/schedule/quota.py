@@ -1,8 +1,7 @@
 """Quotas: the number of jobs of a queue that may start now.
 
-Each job of a limited queue that is worked on holds a permit: a record with a number below
-the limit. To take one conflicts only with who takes the same; to give it back conflicts
-with nobody.
+Each running job of a limited queue holds a permit: a record with a number below the limit. Taking a
+permit conflicts only with a commit that takes the same number. Returning one never conflicts.
 """
 
 from typing import NamedTuple
@@ -14,16 +13,16 @@ from onceward.store.transaction import Transaction
 
 
 class Quota(NamedTuple):
-    """How many, and when to ask again if that is too few (0: when a permit is given back)."""
+    """The number of jobs, and when to ask again if it is too low (0: when a permit is returned)."""
 
     jobs: int
     permits: list[int]
-    """The permits for them, if the queue has a limit."""
+    """The permits for the jobs, if the queue has a limit."""
     again_ms: int = 0
 
 
 async def quota(tx: Transaction, queue: str, settings: QueueSettings, wanted: int) -> Quota:
-    """How many of the jobs wanted may be claimed in this transaction. Call `spend` for them."""
+    """The number of jobs that this transaction may claim. Call `spend` for the claimed ones."""
     if settings.paused:
         return Quota(0, [])
     again_ms = 0
@@ -36,7 +35,7 @@ async def quota(tx: Transaction, queue: str, settings: QueueSettings, wanted: in
             wanted, again_ms = allowed, tx.now_ms + 1
     if not settings.limit:
         return Quota(wanted, [], again_ms)
-    # All of them: while the limit was higher, higher numbers were given out.
+    # All permits: numbers above the limit exist if the limit was lowered.
     taken = {int(sort) for sort in await tx.sorts(permit_partition(queue), limits.QUEUE_LIMIT_MAX)}
     wanted = min(wanted, max(settings.limit - len(taken), 0))
     permits = [number for number in range(settings.limit) if number not in taken][:wanted]
@@ -44,7 +43,7 @@ async def quota(tx: Transaction, queue: str, settings: QueueSettings, wanted: in
 
 
 async def spend(tx: Transaction, queue: str, settings: QueueSettings, jobs: int) -> None:
-    """So many jobs were claimed in this transaction."""
+    """Charge `jobs` claims of this transaction to the queue's rate."""
     if settings.rate and jobs:
         next_ms = _not_long_ago(await tx.get(rate_key(queue), float) or 0.0, tx.now_ms)
         tx.put(rate_key(queue), next_ms + jobs * 1000 / settings.rate)
@@ -59,6 +58,6 @@ def give_permit_back(tx: Transaction, queue: str, number: int) -> None:
 
 
 def _not_long_ago(next_ms: float, now_ms: int) -> float:
-    # What was not used is lost after a while, but not at once: else whoever asks a little late
-    # each time would never get as many as the rate allows.
+    # Unused quota expires, but only after some slack. Otherwise a worker that is always a little
+    # late would never reach the full rate.
     return next_ms if next_ms > now_ms - limits.RATE_SLACK_MS else float(now_ms)

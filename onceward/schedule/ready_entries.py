@@ -1,8 +1,7 @@
 """Ready jobs of one queue in the slots of this node, cached in memory.
 
-After a look into a slot the node's own commits tell what has changed since, so that it need
-not look again before something may have changed unseen. A shelf may have what is gone
-already: who claims it finds that out.
+After a scan of a slot, local commits keep its entries up to date. The slot is scanned again only
+after a change that this node did not see. An entry may be gone already; the claim detects that.
 """
 
 from bisect import bisect_left, insort
@@ -15,19 +14,19 @@ from onceward.store.transaction import Transaction
 
 
 class ReadyEntries:
-    """The sort keys of ready entries, in order, by slot; only of slots where all are known."""
+    """The sort keys of ready entries, in order, for slots whose entries are completely known."""
 
     def __init__(self, queue: str) -> None:
         self.count = 0
-        """How many entries it has."""
+        """The number of cached entries."""
         self._queue = queue
         self._known: dict[int, list[str]] = {}
         self._damaged: set[Key] = set()
         self.unread: dict[Key, OncewardError] = {}
-        """Entries that were set aside and are to be put into quarantine."""
+        """Damaged entries that must be quarantined."""
 
     def put(self, slot: int, sort: str) -> None:
-        """An own commit has made an entry."""
+        """A local commit has added an entry."""
         known = self._known.get(slot)
         if known is None:
             return
@@ -38,22 +37,22 @@ class ReadyEntries:
             self.count += 1
 
     def take(self, slot: int, sort: str) -> None:
-        """An own commit has removed an entry, or it was found to be gone."""
+        """A local commit has removed an entry, or a claim found it missing."""
         known = self._known.get(slot)
         if known and _has(known, sort):
             del known[bisect_left(known, sort)]
             self.count -= 1
 
     def forget(self, slot: int) -> None:
-        """Something may have changed unseen."""
+        """Drop the entries of a slot that may have changed unseen."""
         self.count -= len(self._known.pop(slot, ()))
 
     def knows(self, slot: int) -> bool:
-        """Whether it has all entries of a slot."""
+        """Whether all entries of a slot are cached."""
         return slot in self._known
 
     def set_aside(self, entry: Key, error: OncewardError) -> None:
-        """Leave an entry alone from now on: it is damaged, or its job is."""
+        """Skip an entry from now on: it, or the record of its job, is damaged."""
         if entry not in self._damaged:
             self._damaged.add(entry)
             self.unread[entry] = error
@@ -75,11 +74,11 @@ class ReadyEntries:
                 try:
                     found[entry] = job_key(sort.rpartition("#")[2])
                 except NoSuchJob as error:
-                    self.set_aside(entry, error)  # it names no job
+                    self.set_aside(entry, error)  # the entry contains no job id
         return found, len(sorts) == most
 
     async def _look(self, tx: Transaction, slot: int, partition: str, most: int) -> list[str]:
-        # From now on own commits are noted, since the look may miss them.
+        # Local commits are noted from now on, since the scan may miss them.
         self.forget(slot)
         known = self._known[slot] = []
         try:

@@ -18,11 +18,11 @@ from onceward.quantities import is_whole
 
 T = TypeVar("T")
 
-# The kinds of entries in due that belong to the schedule itself.
+# The kinds of due entries that belong to the schedule itself.
 JOB_DUE = "job"
 LEASE_DUE = "lease"
 
-# The stages of a job: where it stands in the schedule. `state_of` has the state that callers see.
+# The stages of a job: its position in the schedule. `state_of` derives the public state.
 WAITING = ("blocked", "due", "parked", "ready")
 STAGES = (*WAITING, "running", *ENDED)
 
@@ -30,7 +30,7 @@ _QUEUE_NAME = re.compile(rf"[A-Za-z0-9._:-]{{1,{limits.QUEUE_CHARS_MAX}}}")
 
 
 class Attempt(msgspec.Struct, frozen=True, array_like=True):
-    """An attempt at a job that ended badly."""
+    """A failed attempt of a job."""
 
     attempt: int
     ended_ms: int
@@ -39,30 +39,30 @@ class Attempt(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Settlement(msgspec.Struct, frozen=True, array_like=True):
-    """Someone has said what became of a step in doubt."""
+    """The recorded outcome of a step in doubt."""
 
     settled_ms: int
     step: str
     done: bool
     by: str = ""
-    """The caller's id; empty: code of the application."""
+    """The id of the caller; empty for code of the application."""
     reason: str = ""
 
 
 class Effect(msgspec.Struct, frozen=True, array_like=True):
-    """Something that the commit of a job has made, beside the end of the job."""
+    """Another result of the commit that completed a job."""
 
     kind: str
     """step, job, timer, room or record."""
     name: str
     """Its id, or the key of the record."""
     caller: str = ""
-    """Of a timer: whose it is."""
+    """The owner of a timer."""
 
 
 class Dedupe(msgspec.Struct, frozen=True, array_like=True):
-    """The record by which a job's duplicates are known: kept while the job lives, and for
-    as long as its queue says after its end."""
+    """The key of the record that detects a job's duplicates. It is kept while the job exists, and
+    for the queue's key retention after its end."""
 
     partition: str
     sort: str
@@ -70,19 +70,19 @@ class Dedupe(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def key(self) -> str | None:
-        """The key as it was sent; None if it was too long to stand in a record."""
+        """The idempotency key as it was sent; None if only its digest is stored."""
         return None if self.sort.startswith("!") else keys.split(self.sort)[-1]
 
 
 class Accepted(msgspec.Struct):
-    """What stands in that record."""
+    """The record of an idempotency key."""
 
     id: str
     fingerprint: str
     state: str = ""
-    """How the job ended, once it has."""
+    """The final state of the job; empty until it ends."""
     differences: int = 0
-    """How often the same key came with another body, where that is only recorded."""
+    """How many messages had the same key and another body, in queues that only count them."""
 
 
 class Job(msgspec.Struct, omit_defaults=True):
@@ -96,44 +96,45 @@ class Job(msgspec.Struct, omit_defaults=True):
     due_ms: int = 0
     options: JobOptions = NO_OPTIONS
     attempts_max: int = 0
-    """After how many attempts a failure is final, by its options or the settings of its queue
-    when it was sent; 0: never."""
+    """The number of attempts after which a failure is final, from the job's options or the queue's
+    settings at the time of sending; 0: unlimited."""
     place: str = ""
-    """The sort key of its entry in due, ready, line, parked or failed, to find it again."""
+    """The sort key of its entry in due, ready, line, parked or failed."""
     attempt: int = 0
     token: str = ""
-    """Held by the worker of this attempt; nobody else can complete, extend or fail it."""
+    """The secret of the current attempt, required to complete, extend or fail it."""
     worker: str = ""
-    """Who holds the lease, or held it last."""
+    """The holder of the current or last lease."""
     reason: str = ""
     """Why the last attempt failed."""
     gated: bool = False
-    """Whether it holds one of the places of its limit key."""
+    """Whether it occupies capacity of its limit key."""
     permit: int | None = None
-    """Its permit, if its queue has a limit and it is being worked on."""
+    """Its permit while it runs, if its queue has a limit."""
     dedupe: Dedupe | None = None
     result: Any = None
     ended_ms: int = 0
     history: list[Attempt] = []
-    """The last attempts that failed."""
+    """The last failed attempts."""
     settled: list[Settlement] = []
     """The last settlements of its steps."""
     stepped: bool = False
-    """Whether its attempts have recorded steps, which go when it ends."""
+    """Whether its attempts have recorded steps, which are deleted when it ends."""
     cut_off: bool = False
-    """Whether the lease of its last attempt ran out: by a crash, maybe of its own making."""
+    """Whether the lease of its last attempt expired, possibly because the job crashed its
+    worker."""
     caller: str = ""
-    """Who has sent it, where that matters."""
+    """The sender, where it is relevant."""
     ended_by: str = ""
-    """The token of the attempt that has completed or failed it, until the next one."""
+    """The token of the attempt that completed or failed it, until the next attempt."""
     cause: Effect | None = None
-    """The job or timer whose commit has sent it."""
+    """The job or timer whose commit sent it."""
     effects: list[Effect] = []
-    """What its own commit has made: the first few."""
+    """The first few effects of its commit."""
     since_ms: int = 0
-    """Since when it counts as ready, however often it is given back; 0: since it is."""
+    """The time from which it counts as ready, even after releases; 0: when it becomes ready."""
     quarantined: bool = False
-    """Whether this stands for a record that could not be read; the body is what was left of it."""
+    """Whether it replaces an unreadable record; the body is the readable part of that record."""
 
     @property
     def state(self) -> str:
@@ -142,16 +143,16 @@ class Job(msgspec.Struct, omit_defaults=True):
 
 
 class Intent(msgspec.Struct):
-    """What of a step says whether it is in doubt: intended by an attempt, and not done."""
+    """The part of a step that shows whether it is in doubt: attempted but without a result."""
 
     intent: int = 0
     done: bool = False
 
 
 class Lease(msgspec.Struct):
-    """A lease that was renewed: it counts instead of the job's own, for the same token.
+    """A renewed lease. It replaces the job's own lease for the same token.
 
-    The record expires when the lease does.
+    The record expires with the lease.
     """
 
     token: str
@@ -159,7 +160,7 @@ class Lease(msgspec.Struct):
 
 
 class Order(msgspec.Struct):
-    """The head of an order key, and where the next one joins the line behind it."""
+    """The head of an order key, and the position of the next job behind it."""
 
     head: str
     next: int = 0
@@ -167,7 +168,7 @@ class Order(msgspec.Struct):
 
 
 class Gate(msgspec.Struct):
-    """How many jobs of a limit key are past the gate, and how many are parked before it."""
+    """The number of jobs of a limit key that have capacity, and of those parked for it."""
 
     inside: int = 0
     next: int = 0
@@ -175,7 +176,7 @@ class Gate(msgspec.Struct):
 
 
 class Claim(msgspec.Struct, frozen=True):
-    """What a worker gets: the job, and what proves that this attempt is its own."""
+    """A leased job with the token that authorizes its worker to end the attempt."""
 
     id: str
     queue: str
@@ -187,30 +188,30 @@ class Claim(msgspec.Struct, frozen=True):
     due_ms: int = 0
     created_ms: int = 0
     reason: str = ""
-    """Why the attempt before this one failed."""
+    """Why the previous attempt failed."""
     stepped: bool = False
     """Whether earlier attempts have recorded steps."""
     suspect: bool = False
-    """Whether this is the last attempt, after one that was cut off: better run it alone."""
+    """Whether this is the last attempt after one whose lease expired; it should run alone."""
     dedupe: Dedupe | None = None
 
 
 class LocalWorker(msgspec.Struct, frozen=True):
-    """A handler of this process that takes a new job in the commit that adds it."""
+    """A handler of this process that takes new jobs in the commits that add them."""
 
     name: str
     lease_ms: int
 
 
 class HandedOver(msgspec.Struct, frozen=True):
-    """A note of a transaction: its commit leases a new job to a handler of this process."""
+    """A note in a transaction: its commit leases a new job to a handler of this process."""
 
     worker: LocalWorker
     claim: Claim
 
 
 def state_of(stage: str, attempt: int) -> str:
-    """The public state of a job, from its stage and the number of attempts that have failed.
+    """The public state of a job, from its stage and its number of failed attempts.
 
     An attempt that sleeps in a step does not count: the job is scheduled.
     """
@@ -219,10 +220,10 @@ def state_of(stage: str, attempt: int) -> str:
     return "queued" if stage in WAITING else stage
 
 
-# Both are needed again and again while a job is worked on.
+# Both are called several times per job.
 @lru_cache(maxsize=8_192)
 def slot_of(id_: Any) -> int:
-    """The slot that a job's id contains; raises `NoSuchJob` if it is no job's id."""
+    """The slot contained in a job's id; raises `NoSuchJob` for an invalid id."""
     if isinstance(id_, str) and len(id_) == LENGTH + 3 and id_.isascii() and id_.isalnum():
         try:
             return int(id_[LENGTH:], 16)
@@ -232,14 +233,14 @@ def slot_of(id_: Any) -> int:
 
 
 def admit_id(id_: Any) -> None:
-    """Raise `NoSuchJob` for what is no text: `slot_of` and `job_key` look ids up as they come."""
+    """Raise `NoSuchJob` for ids that are not text, which `slot_of` and `job_key` do not check."""
     if not isinstance(id_, str):
         raise _not_an_id(id_)
 
 
 def _not_an_id(id_: Any) -> NoSuchJob:
     shown = str(id_)[:100]
-    return NoSuchJob(f"{shown!r} is not the id of a job", id=shown)
+    return NoSuchJob(f"{shown!r} is not a job id", id=shown)
 
 
 @lru_cache(maxsize=8_192)
@@ -264,7 +265,7 @@ def due_partition(slot: int) -> str:
 
 
 def due_ms_of(sort: str) -> int:
-    """When an entry in due is due, by its sort key; one that does not say is due at once."""
+    """The time of a due entry, by its sort key; 0 (due now) if the key has no valid time."""
     try:
         return int(sort[:16])
     except ValueError:
@@ -281,7 +282,7 @@ def slot_of_ready(partition: str) -> int:
 
 
 def priority_of(sort: str) -> int:
-    """How urgent a ready entry is, by its sort key; one that does not say is the first."""
+    """The rank of a ready entry, by its sort key; 0 (first) if the key has no valid rank."""
     try:
         return int(sort[:16])
     except ValueError:
@@ -324,7 +325,7 @@ def failed_partition(queue: str) -> str:
 def admit_queue(queue: Any) -> None:
     if not isinstance(queue, str) or not _is_queue(queue):
         raise BadInput(
-            f"a queue's name has 1 to {limits.QUEUE_CHARS_MAX} letters, digits and . _ : -, "
+            f"a queue name must have 1 to {limits.QUEUE_CHARS_MAX} letters, digits or . _ : -, "
             f"not {str(queue)[:200]!r}",
             code="bad_name",
         )
@@ -339,17 +340,17 @@ def admit_worker(worker: str) -> None:
     keys.admit_text(worker, "a worker's name")
     if not 0 < len(worker) <= limits.WORKER_CHARS_MAX:
         raise BadInput(
-            f"a worker's name has 1 to {limits.WORKER_CHARS_MAX} characters, not {len(worker)}"
+            f"a worker name must have 1 to {limits.WORKER_CHARS_MAX} characters, not {len(worker)}"
         )
 
 
 def admit_lease(lease_ms: int) -> None:
     if not is_whole(lease_ms) or not 0 < lease_ms <= limits.LEASE_MS_MAX:
-        raise BadInput(f"a lease has 1 to {limits.LEASE_MS_MAX} ms, not {lease_ms!r}")
+        raise BadInput(f"a lease must last 1 to {limits.LEASE_MS_MAX} ms, not {lease_ms!r}")
 
 
 def admit_job(queue: str, body: Any, options: JobOptions = NO_OPTIONS, due_ms: int = 0) -> None:
-    """Raise `BadInput` for what cannot be a job, before anything of it is written."""
+    """Raise `BadInput` for an invalid job, before anything is written."""
     admit_queue(queue)
     if type(due_ms) is not int or due_ms:
         admit_time(due_ms)
@@ -358,7 +359,7 @@ def admit_job(queue: str, body: Any, options: JobOptions = NO_OPTIONS, due_ms: i
     body_bytes = len(encode(body, (queue, "body")))
     if body_bytes > limits.BODY_BYTES_MAX:
         raise TooLarge(
-            f"a job's body has at most {limits.BODY_BYTES_MAX} bytes as JSON, not {body_bytes}",
+            f"a job body must have at most {limits.BODY_BYTES_MAX} bytes as JSON, not {body_bytes}",
             code="value_too_large",
         )
 
@@ -366,22 +367,22 @@ def admit_job(queue: str, body: Any, options: JobOptions = NO_OPTIONS, due_ms: i
 def admit_time(time_ms: int) -> None:
     if not is_whole(time_ms) or not 0 <= time_ms <= limits.KEY_NUMBER_MAX:
         raise BadInput(
-            f"a time is 0 to {limits.KEY_NUMBER_MAX} whole ms since 1970, not {time_ms!r}"
+            f"a time must be 0 to {limits.KEY_NUMBER_MAX} whole ms since 1970, not {time_ms!r}"
         )
 
 
 def admit_reason(reason: Any) -> None:
     if not isinstance(reason, str):
-        raise BadInput(f"a reason is text, not {type(reason).__name__}")
+        raise BadInput(f"a reason must be text, not {type(reason).__name__}")
 
 
 def latest(history: list[Attempt]) -> list[Attempt]:
-    """The last attempts of a history, as many as there is room for beside the largest body."""
+    """The last attempts of a history that fit into a record beside the largest body."""
     return _latest(history, limits.HISTORY_MAX, limits.HISTORY_BYTES_MAX)
 
 
 def latest_settled(settled: list[Settlement]) -> list[Settlement]:
-    """The same of settlements."""
+    """The last settlements that fit into a record."""
     return _latest(settled, limits.SETTLEMENTS_MAX, limits.SETTLEMENTS_BYTES_MAX)
 
 

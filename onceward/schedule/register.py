@@ -22,22 +22,24 @@ PART = Part(
     kinds=(
         Kind("node", "{name}", Heartbeat, "the heartbeat of a node"),
         Kind("slot", "{slot}", SlotOwner, "the owner of a slot"),
-        Kind("due#{slot}", "{due_ms}#{id}#{…}#{kind}", Any, "an entry of a time; kind says whose"),
+        Kind(
+            "due#{slot}", "{due_ms}#{id}#{…}#{kind}", Any, "a due entry; the kind names its owner"
+        ),
         Kind(
             "ready#{slot}#{queue}",
             "{rank}#{ready_ms}#{id}",
             str,
-            "a job that waits for a worker; the rank is its priority, and whether it has failed",
+            "a job that waits for a worker; the rank is its priority and whether it has failed",
         ),
         Kind("line#{slot}#{queue}#{key}", "{number}", str, "a job that waits behind its order key"),
         Kind("order#{slot}", "{queue}#{key}", Order, "the head of an order key"),
         Kind("job#{slot}", "{id}#job", Job, "a job; its id ends with the slot"),
         Kind("job#{slot}", "{id}#lease", Lease, "the end of a job's lease, if it was renewed"),
-        Kind("limit#{xx}", "{queue}#{key}", Gate, "the number of jobs of a limit key at work"),
+        Kind("limit#{xx}", "{queue}#{key}", Gate, "the number of running jobs of a limit key"),
         Kind(
             "parked#{queue}#{key}", "{priority}#{number}", str, "a job that waits for its limit key"
         ),
-        Kind("permit#{queue}", "{number}", str, "a job of a limited queue that is leased"),
+        Kind("permit#{queue}", "{number}", str, "a running job of a limited queue"),
         Kind("rate", "{queue}", float, "the time of the next job of a queue"),
         Kind("failed#{queue}", "{ended_ms}#{id}", str, "a job that has failed or is in doubt"),
         Kind("queue", "{queue}", QueueSettings, "the settings of a queue"),

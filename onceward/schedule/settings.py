@@ -1,8 +1,8 @@
 """Queue settings: one record for each queue, shared by all nodes.
 
-A node keeps a copy of all of them and works by that copy: on the node that changes a
-setting it holds at once, on others after a moment. Nothing that must never go wrong
-depends on it: a limit counts in records of its own, in the commits that it limits.
+Each node keeps a copy of all settings. A change takes effect immediately on the node that makes it,
+and after a moment on the others. Correctness does not depend on the copy: limits are counted in
+separate records, in the commits that they limit.
 """
 
 from typing import Protocol
@@ -16,7 +16,7 @@ SETTINGS = "queue"
 """The partition of the settings, with the names of the queues as sort keys."""
 
 OWN_QUEUES = "onceward."
-"""How the names of the queues begin that Onceward itself works on."""
+"""The prefix of the names of Onceward's internal queues."""
 
 DEFAULT = QueueSettings()
 
@@ -28,13 +28,13 @@ class Lookup(Protocol):
 
 
 def default_settings(queue: str, /) -> QueueSettings:
-    """The settings of every queue where nobody has set any."""
+    """The settings of a queue without a settings record."""
     return DEFAULT
 
 
 def is_internal(queue: str, settings: QueueSettings) -> bool:
-    """Whether only code of the application sends to a queue. Queues of Onceward's own are: a job
-    there says in whose name it acts."""
+    """Whether only code of the application may send to a queue. That is always true for Onceward's
+    own queues, whose jobs name the caller they act for."""
     return settings.internal or queue.startswith(OWN_QUEUES)
 
 
@@ -43,7 +43,7 @@ def settings_key(queue: str) -> Key:
 
 
 def admit_settings(settings: QueueSettings) -> None:
-    """Raise `BadInput` for settings that cannot be meant."""
+    """Raise `BadInput` for invalid settings."""
     for name, most in (
         ("limit", limits.QUEUE_LIMIT_MAX),
         ("limit_per_key", limits.QUEUE_LIMIT_MAX),
@@ -52,29 +52,29 @@ def admit_settings(settings: QueueSettings) -> None:
         ("depth_max", limits.QUEUE_DEPTH_MAX),
     ):
         if not 0 <= getattr(settings, name) <= most:
-            raise BadInput(f"{name} is 0 to {most}, not {getattr(settings, name)}")
+            raise BadInput(f"{name} must be 0 to {most}, not {getattr(settings, name)}")
     if 0 < settings.rate < limits.QUEUE_RATE_MIN:
-        # The time of the next job would be beyond all numbers.
+        # The time of the next job would exceed the range of numbers.
         raise BadInput(
-            f"rate is {limits.QUEUE_RATE_MIN} or more, or 0 for any, not {settings.rate}"
+            f"rate must be 0 (unlimited) or at least {limits.QUEUE_RATE_MIN}, not {settings.rate}"
         )
     if not 0 < settings.retry_first_ms <= settings.retry_max_ms <= limits.LEASE_MS_MAX:
         raise BadInput(
-            "retry_first is at least 1 ms and at most retry_max, and retry_max is at most "
+            "retry_first must be at least 1 ms and at most retry_max, and retry_max at most "
             f"{limits.LEASE_MS_MAX} ms, not {settings.retry_first_ms} and {settings.retry_max_ms}"
         )
     for name in ("key_retention_ms", "job_retention_ms"):
         retention_ms = getattr(settings, name)
         if retention_ms is not None and not 0 <= retention_ms <= limits.RETENTION_MS_MAX:
             raise BadInput(
-                f"{name[:-3]} is 0 to {limits.RETENTION_MS_MAX} ms, or None for ever, "
+                f"{name[:-3]} must be 0 to {limits.RETENTION_MS_MAX} ms, or None for unlimited, "
                 f"not {retention_ms}"
             )
 
 
 def retry_pause_ms(settings: QueueSettings, attempt: int, fraction: float) -> int:
-    """How long a job rests after its `attempt`-th failure: between half of the pause, which
-    doubles each time, and all of it, so that jobs that failed together do not come back so."""
+    """The backoff after the `attempt`-th failure. It doubles each time, with a random jitter of up
+    to half, so that jobs that failed together are retried at different times."""
     doublings = min(max(attempt - 1, 0), 40)
     pause_ms = min(settings.retry_first_ms << doublings, settings.retry_max_ms)
     return pause_ms // 2 + int(fraction * (pause_ms - pause_ms // 2))

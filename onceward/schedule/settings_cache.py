@@ -31,11 +31,11 @@ class SettingsCache:
         self._hooks.append(hook)
 
     def names(self) -> list[str]:
-        """The queues that have settings of their own."""
+        """The names of queues with settings."""
         return sorted(self._settings)
 
     async def load(self) -> None:
-        """Read all settings anew."""
+        """Reload all settings."""
         found: dict[str, QueueSettings] = {}
         begun = self._own_changes
         start, page = "", [Record(("", ""), b"", 0)] * limits.SCAN_RECORDS_MAX
@@ -46,13 +46,13 @@ class SettingsCache:
             for record in page:
                 found[keys.split(record.key[1])[0]] = _settings(record)
                 start = keys.after(record.key[1])
-        # What this node itself has changed meanwhile is newer than what was found.
+        # Changes that this node made during the scan are newer than its result.
         for queue in sorted(found.keys() | self._settings.keys()):
             if self._own.get(queue, 0) <= begun:
                 self._note(queue, found.get(queue))
 
     async def run(self) -> None:
-        """Follow what other nodes change, until cancelled. Trouble is waited out."""
+        """Follow changes by other nodes until cancelled. Waits while the engine is unavailable."""
         if not self._store.engine.shared:
             await asyncio.Event().wait()
         with self._store.engine.watch(SETTINGS) as watch:
@@ -70,12 +70,12 @@ class SettingsCache:
                     await self._store.clock.sleep(limits.POLL_S)
 
     def close(self) -> None:
-        """Follow no more; twice is once."""
+        """Stop following changes. Idempotent."""
         self._unhook, unhook = (lambda: None), self._unhook
         unhook()
 
     def _saw(self, write: Put | Delete) -> None:
-        """An own commit is durable."""
+        """Note a durable local commit."""
         queue = keys.split(write.key[1])[0]
         self._own_changes += 1
         self._own[queue] = self._own_changes
@@ -100,6 +100,6 @@ def _settings(record: Record) -> QueueSettings:
         settings: QueueSettings = decode(record.value, QueueSettings, record.key)
         return settings
     except OncewardError:
-        # Damaged, or of a newer version. Better nothing is handed out or taken in than against its
-        # rules: it may be internal.
+        # Damaged, or of a newer version. Pause the queue rather than violate its settings, and
+        # treat it as internal because it may be.
         return QueueSettings(paused=True, internal=True)

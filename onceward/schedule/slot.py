@@ -1,6 +1,6 @@
 """A slot of the schedule that this node owns, with its next due entries.
 
-Kept in memory, and looked for again and again, since a commit can land behind any cursor.
+The entries are kept in memory and scanned at intervals, since a commit can add one at any position.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ from onceward.store import Store
 
 
 class Slot:
-    """What is due soon in one slot: looked for again and again, until it is stopped."""
+    """The next due entries of one slot, scanned at intervals until it is stopped."""
 
     def __init__(
         self,
@@ -24,15 +24,15 @@ class Slot:
         placement: Placement,
         comes_first: Callable[["Slot"], None],
     ) -> None:
-        """`comes_first` hears when the first entry may be another one than before."""
+        """`comes_first` is called when the first entry may have changed."""
         self.number = number
         self.partition = due_partition(number)
         self.due_entries = DueEntries()
         self.troubles = Troubles()
         self.queued: str | None = None
-        """Which entry of it the dispatcher takes for its first."""
+        """The first entry of this slot in the dispatcher's heap."""
         self.busy = False
-        """Whether a hand acts on some of it: then no other one does."""
+        """Whether a task processes entries of this slot; then the other tasks skip it."""
         self._store = store
         self._clock = store.clock
         self._placement = placement
@@ -49,7 +49,7 @@ class Slot:
 
     @property
     def held(self) -> bool:
-        """Whether this node may act on it."""
+        """Whether this node may process its entries."""
         return self._placement.holds(self.number)
 
     def stop(self) -> None:
@@ -60,12 +60,12 @@ class Slot:
         self._wake.set()
 
     def look_again(self) -> None:
-        """Look at all entries again, also those that gave trouble."""
+        """Scan all entries again, including those that failed."""
         self.troubles = Troubles()
         self._stale()
 
     def ended(self, sort: str, *, again: bool = False) -> None:
-        """An entry that was taken was acted on; `again`: it must be, for that was in vain."""
+        """The processing of a taken entry has ended; `again`: it failed and must be repeated."""
         self.due_entries.ended(sort)
         if again:
             self.troubles.passed = ""
@@ -85,17 +85,17 @@ class Slot:
             self._wake.set()
 
     def take(self) -> None:
-        """Somebody acts on the first entry."""
+        """Take the first entry for processing."""
         self.due_entries.take()
         if self.due_entries.stale:
             self._wake.set()
 
     def lost(self) -> None:
-        """It is another node's now, or will be."""
+        """Another node owns the slot now, or will soon."""
         self._wake.set()
 
     def _hinted(self) -> None:
-        # Many may come, and on some engines also for own commits: so not at every hint.
+        # Rate-limited: many hints may arrive, and some engines also send them for local commits.
         look_ns = self._looked_ns + int(limits.POLL_HINTED_S * 1e9)
         if look_ns < self._look_ns:
             self._look_ns = look_ns
@@ -106,7 +106,7 @@ class Slot:
         while not self._stopped:
             self._wake.clear()
             if not self.held:
-                # The lease ran out. Should it be renewed after all, it starts afresh.
+                # The lease expired. If it is renewed, the slot is scanned again.
                 self.due_entries.clear()
                 self._look_ns = self._clock.elapsed_ns() + int(limits.POLL_S * 1e9)
             elif self.due_entries.stale or self._clock.elapsed_ns() >= self._look_ns:
@@ -119,7 +119,7 @@ class Slot:
                     pause_s = min(2 * pause_s + 0.05, limits.POLL_S)
                     continue
                 self._comes_first(self)
-                await asyncio.sleep(0)  # whatever the engine does: others have their turn
+                await asyncio.sleep(0)  # yield to other tasks, also with an engine that never waits
                 continue
             await self._sleep()
 
@@ -129,7 +129,7 @@ class Slot:
         if self._store.engine.shared:
             owned = len(self._placement.owned)
             period_s = max(limits.POLL_S, owned / limits.POLL_SCANS_PER_S)
-        # Not all slots at the same moment.
+        # Spread the scans of slots over time.
         look_s = period_s * (0.75 + self._store.ids.fraction() / 4)
         self._looked_ns, self._look_ns = now_ns, now_ns + int(look_s * 1e9)
         troubles = self.troubles

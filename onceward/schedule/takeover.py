@@ -1,7 +1,7 @@
 """Takeover: ends the attempts of an earlier process on a single-process database.
 
-Whoever has opened such a database knows that the process before it is gone, and its handlers with
-it. Their leases need not run out. Leases of workers elsewhere, over HTTP or by `app.claim`, stay.
+On such a database the previous process has ended with its handlers, so their leases need not
+expire first. Leases of remote workers, over HTTP or by `app.claim`, stay.
 """
 
 import logging
@@ -20,7 +20,7 @@ _PAGE = 1_000
 
 
 class Takeover:
-    """Looks once for leases of handlers of a former process."""
+    """Searches once for leases of handlers of an earlier process."""
 
     def __init__(self, store: Store, schedule: Schedule) -> None:
         self._store = store
@@ -28,10 +28,11 @@ class Takeover:
         if not store.engine.shared:
             schedule.process = store.ids.token(4)
         self.taken = 0
-        """How many attempts were ended."""
+        """The number of attempts that were ended."""
 
     async def run(self) -> None:
-        """Look through all slots. Trouble with the engine ends it: then the leases run out."""
+        """Scan all slots. If the engine is unavailable, it stops, and the leases expire
+        normally."""
         if not self._schedule.process:
             return
         try:
@@ -41,7 +42,7 @@ class Takeover:
             pass
 
     async def _look(self, partition: str) -> None:
-        # What is due by now is acted on in any case. No lease of a handler is longer than that.
+        # Entries that are already due are processed anyway. Leases of handlers end before `end`.
         now_ms = self._store.clock.now_ms()
         start, end = f"{now_ms:016d}", f"{now_ms + limits.TAKEOVER_MS:016d}"
         while True:
@@ -60,8 +61,8 @@ class Takeover:
             self.taken += 1
         except PASSING:
             raise
-        except OncewardError as error:  # a record that cannot be read: the lease runs out
-            logger.warning("the lease %s of a former process stays: %s", entry[1], error)
+        except OncewardError as error:  # an unreadable record: the lease expires normally
+            logger.warning("cannot end the lease %s of an earlier process: %s", entry[1], error)
 
 
 async def _entries(tx: Transaction, partition: str, start: str, end: str) -> list[Key]:

@@ -60,15 +60,16 @@ from onceward.schedule.waiting import (
 )
 from onceward.store.transaction import Transaction
 
-# How many writes of a commit each transition takes at the most, reads that are checked
-# included. To place a job: its entry, and the gate of its limit key. To promote: the entry
-# goes, the job is written and placed. To claim: its entry goes, it is written, has an entry
-# in due, and takes a permit where there is a limit, one more; what counts for the rate is
-# shared by all claims of a commit. To end an attempt: its entry in due, the lease, the job and
-# its permit; the gate, and two jobs that get through it, each with its entries before and
-# after; and a retry is placed, or its steps are looked at, the job is listed as failed, a notice is
-# sent, and the next of its order key is placed. To complete, mostly: the entry in due, the job,
-# its steps, its permit and its dedupe record; and with an order key, the next one of that.
+# The maximum number of writes and checked reads of each transition:
+# - place a job: its entry, and the gate of its limit key;
+# - promote: delete the entry, write the job and place it;
+# - claim: delete its entry, write the job, add an entry in due, and a permit in limited queues. All
+#   claims of a commit share the write for the rate;
+# - end an attempt: its entry in due, the lease, the job and its permit; the gate, and two jobs that
+#   pass it with their old and new entries; then place a retry, or read its steps, list the job as
+#   failed, send a job to the failure queue, and place the next job of its order key;
+# - complete, usually: the entry in due, the job, its steps, its permit and its dedupe record; with
+#   an order key, also the next job of that key.
 _PLACE_WRITES = 2
 PROMOTE_WRITES = 2 + _PLACE_WRITES
 CLAIM_WRITES = 3
@@ -81,36 +82,35 @@ EXPIRE_WRITES = 1 + 4 + (1 + 2 * 3) + 2 + _NOTICE_WRITES + _NEXT_WRITES
 
 
 UNKNOWN_QUEUE: Final = "damaged"
-"""Where jobs are listed whose record cannot be read, and whose queue is not known otherwise."""
+"""The queue that lists unreadable jobs whose queue is unknown."""
 AFTER_PAUSE: Final = "after the pause"
-"""In place of a time to retry at: after the pause that the queue's settings say."""
+"""Instead of a time for the retry: use the backoff of the queue's settings."""
 RetryAt = int | Literal["after the pause"] | None
-"""A time in ms, `AFTER_PAUSE`, or None: never."""
+"""A time in ms, `AFTER_PAUSE`, or None for no retry."""
 
 
 class Schedule:
-    """The schedule of one database. `slots` was chosen when that was created.
+    """The schedule of one database. `slots` was chosen when the database was created.
 
-    It reads and writes records alone. What else it needs to know comes from the functions below,
-    which the processes of a node set; without them it works by itself.
+    It only reads and writes records. The processes of a node replace the functions below to provide
+    further information; the defaults work without them.
     """
 
     admit: Callable[[Transaction, str], None] = staticmethod(lambda tx, queue: None)
-    """Raises `QueueFull` for a queue that may hold no more jobs."""
+    """Raises `QueueFull` for a queue that has reached its depth limit."""
     turn_ms: Callable[[str, int, str, int], Awaitable[int]] | None = None
-    """The turn of a sender's next job among those that are ready, by queue, rank, sender and time.
-    None: jobs are in the order of their times, in queues with the setting `fair`, too."""
+    """The turn of a sender's next job among the ready jobs, by queue, rank, sender and time. If
+    None, jobs are ordered by time even in queues with the setting `fair`."""
     local_worker: Callable[[Transaction, str], LocalWorker | None] = staticmethod(
         lambda tx, queue: None
     )
-    """Reserves a handler of this process for a new job of a queue, if one is free: the commit that
-    adds the job leases it, which saves a commit. The reservation ends with the transaction, whose
-    notes hold the claim (`HandedOver`)."""
+    """Reserves a free handler of this process for a new job of a queue. The commit that adds the
+    job then leases it, which saves a commit. The reservation ends with the transaction, whose notes
+    hold the claim (`HandedOver`)."""
     on_quarantined: Callable[[str, str, str], None] = staticmethod(lambda id_, queue, why: None)
-    """Called with id, queue and reason of a job that a commit of this schedule has put into
-    quarantine."""
+    """Called with the id, queue and reason of each job that a durable commit has quarantined."""
     process = ""
-    """What marks leases of handlers of this process, if no other one can use the database."""
+    """Marks leases of handlers of this process, on a single-process database."""
 
     def __init__(
         self,
@@ -131,7 +131,7 @@ class Schedule:
         *,
         due_ms: int = 0,
     ) -> str:
-        """Add a job, ready at once or due later; returns its id. Raises `BadInput`."""
+        """Add a job that is ready now or due later; returns its id. Raises `BadInput`."""
         admit_queue(queue)
         self.admit(tx, queue)
         id_, _ = await self.add(tx, queue, body, options, due_ms=due_ms)
@@ -151,8 +151,8 @@ class Schedule:
         cause: Effect | None = None,
         settings: QueueSettings | None = None,
     ) -> tuple[str, Job]:
-        """`send`, for those who need the job's record too, know it by a dedupe key, or let it
-        take its place among those who are ready since a time that has passed."""
+        """Add a job; returns its id and record. Unlike `send`, it can set the dedupe key, the
+        caller, the cause, and an earlier time from which the job counts as ready."""
         admit_job(queue, body, options, due_ms)
         order_key, attempts_max = options.order_key, options.attempts_max
         if attempts_max is None:
@@ -171,25 +171,26 @@ class Schedule:
             job.cause = Effect("job", tx.job)
         if order_key is None or await become_head(tx, id_, job, order_key):
             await self._place(tx, id_, job, new=True)
-        tx.add((job_partition(slot), f"{id_}#job"), job)  # its `job_key`
+        tx.add((job_partition(slot), f"{id_}#job"), job)  # equals `job_key(id_)`
         return id_, job
 
     async def get(self, tx: Transaction, id_: str) -> Job:
-        """The job; raises `NoSuchJob`."""
+        """Return the job. Raises `NoSuchJob`."""
         admit_id(id_)
         job = await tx.get(job_key(id_), Job)
         if job is None:
-            raise NoSuchJob(f"there is no job {id_}", id=id_)
+            raise NoSuchJob(f"job {id_} not found", id=id_)
         return job
 
     async def quarantine(
         self, tx: Transaction, id_: str, queue: str, why: str, gated_by: str | None = None
     ) -> Job:
-        """End a job whose record cannot be read: it is listed with the dead letters of its queue,
-        with the reason. `queue` counts if the record does not name one; `gated_by` is the limit
-        key of which it holds a place, if that is known.
+        """Fail a job whose record cannot be read, and list it in its dead-letter queue with the
+        reason.
 
-        Others of its order key go on, unless failed jobs block theirs in that queue.
+        `queue` is used if the record does not name one. `gated_by` is the limit key whose capacity
+        the job occupies, if known. Later jobs of its order key continue, unless the queue's setting
+        `failed_blocks` is on.
         """
         job = await recovered(tx, id_, queue, gated_by)
         job.reason = reason_text(why)
@@ -198,7 +199,7 @@ class Schedule:
         return job
 
     async def promote(self, tx: Transaction, entry: Key) -> None:
-        """Make a job whose time has come ready. Does nothing if it is not due there any more."""
+        """Make a due job ready. Does nothing if the entry is outdated."""
         id_ = entry[1].split("#")[1]
         job = await tx.get(job_key(id_), Job)
         if job is None or job.stage != "due" or job.place != entry[1]:
@@ -209,8 +210,10 @@ class Schedule:
             tx.put(job_key(id_), job)
 
     async def quarantine_entry(self, tx: Transaction, entry: Key) -> tuple[str, str, str] | None:
-        """End the job of an entry in ready or due whose record cannot be read; returns its id, its
-        queue and why. None if it can be read, or the entry is gone."""
+        """Quarantine the job of an entry in ready or due if its record cannot be read.
+
+        Returns its id, queue and reason, or None if the record is readable or the entry is gone.
+        """
         if not await tx.has(entry):
             return None
         kind, _, rest = entry[0].partition("#")
@@ -220,7 +223,7 @@ class Schedule:
             await tx.get(job_key(id_), Job)
             return None
         except NoSuchJob as error:
-            tx.delete(entry)  # it names no job
+            tx.delete(entry)  # the entry contains no job id
             return "", queue, error.message
         except OncewardError as error:
             if error.code != "damaged":
@@ -242,11 +245,11 @@ class Schedule:
         *,
         local: bool = False,
     ) -> Claim | None:
-        """Lease a ready job to a worker; None if it is not ready there any more. A `local` one is
-        a handler of this process.
+        """Lease a ready job to a worker; None if the entry is outdated. `local` marks a handler of
+        this process.
 
-        The caller asks for a `quota` beforehand, gives a permit out of it where there is a
-        limit, and calls `spend` for all it has claimed.
+        The caller gets a `quota` first, passes a permit from it in limited queues, and calls
+        `spend` for all claimed jobs.
         """
         admit_worker(worker)
         admit_lease(lease_ms)
@@ -265,10 +268,10 @@ class Schedule:
         return claim
 
     async def extend(self, tx: Transaction, id_: str, token: str, lease_ms: int) -> int:
-        """Renew a lease from now on; returns until when. Raises `StaleToken`, `NoSuchJob`.
+        """Renew a lease from now on; returns its end. Raises `StaleToken`, `NoSuchJob`.
 
-        It is never made shorter. The entry in due stays where it is: when its time comes,
-        it moves on to the new end.
+        A lease is never shortened. The entry in due stays in place, and moves to the new end when
+        its time comes.
         """
         admit_lease(lease_ms)
         job = await self.held(tx, id_, token)
@@ -286,9 +289,9 @@ class Schedule:
         result: Any = None,
         effects: list[Effect] | None = None,
     ) -> None:
-        """End a job well, in the same commit as its effects. Raises `StaleToken`, `NoSuchJob`.
+        """Complete a job in the same commit as its effects. Raises `StaleToken`, `NoSuchJob`.
 
-        Twice is an error, so that the effects cannot happen twice.
+        Not idempotent: a second call raises, so that the effects happen only once.
         """
         job = await self.held(tx, id_, token)
         await self._unlease(tx, id_, job)
@@ -312,10 +315,13 @@ class Schedule:
         *,
         not_before_ms: int = 0,
     ) -> str:
-        """End an attempt badly: the job is due again at `retry_ms` or, if that is not given,
-        after the pause its queue says, and not before `not_before_ms`; it fails if `retry_ms` is
-        None or its attempts are used up, but in doubt if one of them was cut off in a step that is
-        to be done at most once. Returns its new state. Raises `StaleToken`, `NoSuchJob`."""
+        """End an attempt with a failure; returns the job's new state.
+
+        The job is due again at `retry_ms` or, by default, after the queue's backoff, but not
+        earlier than `not_before_ms`. It fails permanently if `retry_ms` is None or no attempts are
+        left. If an at-most-once step of it was interrupted, it is in doubt instead. Raises
+        `StaleToken`, `NoSuchJob`.
+        """
         admit_reason(reason)
         for time_ms in (retry_ms, not_before_ms):
             if time_ms is not None and time_ms != AFTER_PAUSE:
@@ -327,7 +333,7 @@ class Schedule:
         return job.state
 
     async def release(self, tx: Transaction, id_: str, token: str, due_ms: int = 0) -> None:
-        """Give a job back, at once or until a time: the attempt does not count.
+        """Give a job back, now or until a time. The attempt does not count.
 
         Raises `StaleToken`, `NoSuchJob`.
         """
@@ -340,30 +346,30 @@ class Schedule:
         tx.put(job_key(id_), job)
 
     async def hold(self, tx: Transaction, id_: str, token: str, reason: str) -> None:
-        """End an attempt of which nobody knows what it has done: the job stays as it is until
-        someone settles it. Raises `StaleToken`, `NoSuchJob`."""
+        """End an attempt whose outcome is unknown: the job stays in doubt until an operator settles
+        it. Raises `StaleToken`, `NoSuchJob`."""
         job = await self.held(tx, id_, token)
         await self._unlease(tx, id_, job)
         self._note(tx, job, reason)
         await self._end(tx, id_, job, "in_doubt")
 
     async def cancel(self, tx: Transaction, id_: str, reason: str = "cancelled") -> None:
-        """End a job that has not ended, or forget one that has failed. A worker that holds it
-        cannot complete it any more. Idempotent. Raises `NoSuchJob`, `AlreadyEnded`."""
+        """Cancel a job that has not succeeded, including failed ones. The worker of a running job
+        can then not complete it. Idempotent. Raises `NoSuchJob`, `AlreadyEnded`."""
         admit_reason(reason)
         job = await self.get(tx, id_)
         if job.stage == "cancelled":
             return
         if job.stage == "succeeded":
-            raise AlreadyEnded(f"job {id_} has succeeded already", id=id_, state=job.state)
+            raise AlreadyEnded(f"job {id_} has already succeeded", id=id_, state=job.state)
         was_in_line = job.stage == "blocked"
         await self._withdraw(tx, id_, job)
         job.reason = reason_text(reason)
         await self._end(tx, id_, job, "cancelled", promote=not was_in_line)
 
     async def move(self, tx: Transaction, id_: str, due_ms: int) -> None:
-        """Let a job that waits be due at another time. Raises `NoSuchJob`, `AlreadyEnded` (or
-        being worked on)."""
+        """Change the time of a waiting job. Raises `NoSuchJob`, or `AlreadyEnded` if it has ended
+        or is running."""
         admit_time(due_ms)
         job = await self.get(tx, id_)
         if job.stage not in WAITING:
@@ -371,21 +377,21 @@ class Schedule:
                 f"job {id_} cannot be moved: it is {job.state}", id=id_, state=job.state
             )
         job.due_ms = due_ms
-        if job.stage != "blocked":  # else it counts when it is the head of its order key
+        if job.stage != "blocked":  # otherwise it applies when the job becomes the head of its key
             await self._withdraw(tx, id_, job)
             await self._place(tx, id_, job)
         tx.put(job_key(id_), job)
 
     async def retry(self, tx: Transaction, id_: str) -> None:
-        """Let a failed job try again from the first attempt on, behind all others of its order
-        key. Raises `NoSuchJob`, `NotFailed`."""
+        """Retry a failed job from its first attempt, behind all other jobs of its order key. Raises
+        `NoSuchJob`, `NotFailed`."""
         job = await self.get(tx, id_)
         if job.stage not in ("failed", "in_doubt"):
             raise NotFailed(f"job {id_} has not failed: it is {job.state}", id=id_, state=job.state)
         if job.quarantined:
             raise NotFailed(
-                f"the record of job {id_} could not be read, so it cannot be redriven. Send it "
-                "again, and cancel this one.",
+                f"job {id_} cannot be retried because its record is unreadable. Send the message "
+                "again, and cancel this job.",
                 id=id_,
                 state=job.state,
             )
@@ -397,13 +403,13 @@ class Schedule:
         tx.put(job_key(id_), job)
 
     async def expire(self, tx: Transaction, entry: Key) -> None:
-        """End an attempt whose lease ran out; or move the entry to where the lease now ends."""
+        """End an attempt whose lease expired, or move the entry to the end of the renewed lease."""
         _, id_, token, _ = entry[1].split("#")
         if not await tx.has(entry):
-            return  # another owner of the slot has moved it already
+            return  # another owner of the slot has already moved it
         job = await tx.get(job_key(id_), Job)
         if job is None or job.token != token:
-            tx.delete(entry)  # left over from an attempt that has ended
+            tx.delete(entry)  # left from an earlier attempt
             return
         until_ms = await self._leased_until_ms(tx, id_, job)
         if until_ms > tx.now_ms:
@@ -415,13 +421,13 @@ class Schedule:
         await self._cut_off(tx, entry, id_, job, f"the lease of {job.worker} ran out")
 
     def is_former(self, entry: Key) -> bool:
-        """Whether an entry in due is a lease of a handler of a process before this one."""
+        """Whether a due entry is a lease of a handler of an earlier process."""
         *_, token, kind = entry[1].split("#")
         _, mark, process = token.partition("~")
         return kind == LEASE_DUE and bool(mark) and process != self.process
 
     async def abandon(self, tx: Transaction, entry: Key) -> None:
-        """End an attempt whose process is known to be gone, at once. Idempotent."""
+        """End an attempt whose process has ended, without waiting for its lease. Idempotent."""
         _, id_, token, _ = entry[1].split("#")
         job = await tx.get(job_key(id_), Job) if await tx.has(entry) else None
         if job is not None and job.token == token:
@@ -431,7 +437,7 @@ class Schedule:
         tx.delete(entry)
         await self._unlease(tx, id_, job)
         job.cut_off = True
-        # At once: the time of a lease has passed already, or nobody was at work on it.
+        # Without a backoff: the lease has already passed, or the worker is known to be gone.
         await self._attempt_over(tx, id_, job, reason, tx.now_ms)
 
     def read_to_expire(self, entry: Key) -> list[Key]:
@@ -439,11 +445,12 @@ class Schedule:
         return [entry, job_key(id_), lease_key(id_)]
 
     async def held(self, tx: Transaction, id_: str, token: str) -> Job:
-        """The job, if this attempt still holds it; raises `StaleToken`, `NoSuchJob`."""
+        """Return the job if `token` is that of its current attempt. Raises `StaleToken`,
+        `NoSuchJob`."""
         job = await self.get(tx, id_)
         if job.stage != "running" or job.token != token:
             raise StaleToken(
-                f"job {id_} is not held by this token any more: it is {job.state}",
+                f"this token no longer owns job {id_}: the job is {job.state}",
                 id=id_,
                 state=job.state,
             )
@@ -469,7 +476,7 @@ class Schedule:
             await self._end(tx, id_, job, "failed")
             return
         if job.attempts_max and job.attempt >= job.attempts_max:
-            # No attempt comes after it that would find an intent without a result.
+            # No later attempt would detect a started step without a result.
             await self._end(tx, id_, job, "in_doubt" if await _intends(tx, id_, job) else "failed")
             return
         if retry_ms == AFTER_PAUSE:
@@ -482,7 +489,7 @@ class Schedule:
     async def _next(
         self, tx: Transaction, id_: str, queue: str, gated_by: str | None = None
     ) -> Job | None:
-        """A job that is to move on; None if its record cannot be read, and it has ended."""
+        """The next job to place; None if its record is unreadable, and it was quarantined."""
         try:
             return await self.get(tx, id_)
         except OncewardError as error:
@@ -494,8 +501,8 @@ class Schedule:
         return None
 
     async def _unlease(self, tx: Transaction, id_: str, job: Job, *, leave: bool = True) -> None:
-        # If the lease was renewed, its entry in due may have moved on; that one finds that its
-        # token does not count any more, when its time comes.
+        # A renewed lease may have another entry in due. That one is deleted at its time, because
+        # its token is outdated.
         tx.delete((due_partition(slot_of(id_)), job.place))
         job.token = ""
         if job.permit is not None:
@@ -538,8 +545,8 @@ class Schedule:
             if job.stepped:
                 tx.delete(steps_key(id_))
             if job.dedupe is not None:
-                # Known for as long as the queue says, from the end on: nothing is done twice
-                # because it was done late.
+                # Key retention starts at the end of the job, so that late jobs are deduplicated as
+                # well.
                 known_until_ms = _until(tx.now_ms, settings.key_retention_ms)
                 accepted = Accepted(id_, job.dedupe.fingerprint, stage)
                 key = (job.dedupe.partition, job.dedupe.sort)
@@ -559,7 +566,7 @@ class Schedule:
         await self.add(tx, queue, {**body, "attempts": job.attempt})
 
     async def _withdraw(self, tx: Transaction, id_: str, job: Job) -> None:
-        """Take a job's entry away from where it waits, or its lease from a worker."""
+        """Remove a job's entry from its place in the schedule, or its lease."""
         slot = slot_of(id_)
         if job.stage == "blocked":
             await leave_line(tx, id_, job, job.options.order_key or "")
@@ -584,10 +591,10 @@ class Schedule:
         *,
         new: bool = False,
     ) -> None:
-        """Let a job wait for its time, or for a worker if that has come.
+        """Add an entry for a job: in due if its time is in the future, else in ready or parked.
 
-        It is ready since `since_ms` of the job, else since `ready_ms`, else from now on. One that
-        is `new` goes to a worker at hand straight away.
+        It counts as ready since the job's `since_ms`, else since `ready_ms`, else since now. A
+        `new` job goes directly to a free local worker.
         """
         if job.due_ms > tx.now_ms:
             job.stage, job.place = "due", keys.join(job.due_ms, id_, JOB_DUE)
@@ -601,13 +608,13 @@ class Schedule:
         worker = self.local_worker(tx, job.queue) if new else None
         if worker is not None:
             claim = self._lease(tx, id_, job, worker.name, worker.lease_ms, local=True)
-            # As it is stored: the sender may change its own copy.
+            # The stored form: the sender may change its own copy.
             body = msgspec.json.decode(encode(claim.body, job_key(id_)))
             tx.notes.append(HandedOver(worker, msgspec.structs.replace(claim, body=body)))
             return
         since_ms = job.since_ms or (tx.now_ms if ready_ms is None else ready_ms)
-        # What has failed before comes behind what has not, of the same priority: so poison, which
-        # is tried again and again, takes only what time the others leave.
+        # Retries rank behind first attempts of the same priority, so poison jobs cannot starve
+        # healthy ones.
         rank = 2 * job.options.priority + (job.attempt > 0)
         if self.turn_ms is not None and self.settings(job.queue).fair:
             since_ms = await self.turn_ms(job.queue, rank, job.caller, tx.now_ms)
@@ -617,7 +624,7 @@ class Schedule:
     def _lease(
         self, tx: Transaction, id_: str, job: Job, worker: str, lease_ms: int, *, local: bool
     ) -> Claim:
-        """Begin an attempt. Whoever calls it writes the job. `local` is a handler here."""
+        """Start an attempt. The caller writes the job. `local` marks a handler of this process."""
         until_ms = tx.now_ms + lease_ms
         job.stage = "running"
         job.attempt += 1
@@ -645,13 +652,13 @@ class Schedule:
 
 
 def lease_place(until_ms: int, id_: str, job: Job) -> str:
-    """Where a job stands in due while it is leased."""
-    # With the token, so that no attempt meets what another one has left behind.
+    """The sort key of a running job's entry in due."""
+    # Contains the token, so that entries of different attempts are distinct.
     return f"{until_ms:016d}#{id_}#{job.token}#{LEASE_DUE}"
 
 
 async def _intends(tx: Transaction, id_: str, job: Job) -> bool:
-    """Whether the job was about to do something of which nobody knows whether it was done."""
+    """Whether a step of the job was started at most once and has no result."""
     steps = await tx.get(steps_key(id_), dict[str, Intent]) if job.stepped else None
     return any(step.intent and not step.done for step in (steps or {}).values())
 

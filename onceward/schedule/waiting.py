@@ -1,9 +1,8 @@
 """Jobs that wait for an order key or a limit key.
 
-An order key has one job past its line at a time, from the moment it is sent to its end,
-whether it waits for its time, for a worker or for its next attempt. A limit key has a
-number of them, and only while they are ready or worked on: a job that waits for its time
-holds nobody up.
+One job per order key is past the line at a time, from sending to its end, including the time it
+waits to be due, for a worker or for a retry. A limit key admits several jobs, and counts them only
+while they are ready or running: a job that waits for its time does not use its capacity.
 """
 
 from onceward import keys
@@ -21,14 +20,14 @@ from onceward.store.transaction import Transaction
 
 
 async def become_head(tx: Transaction, id_: str, job: Job, order_key: str) -> bool:
-    """Whether a job becomes the head of its order key; if not, it joins the line."""
+    """Make a job the head of its order key, or append it to the line; returns whether it leads."""
     head_key = order_head_key(slot_of(id_), job.queue, order_key)
     order = await tx.get(head_key, Order)
     if order is None:
         tx.put(head_key, Order(id_))
         return True
     if order.head == id_:
-        return True  # it failed there, and failed jobs of its queue block their keys
+        return True  # it failed as the head, in a queue where failed jobs block their order keys
     job.stage, job.place = "blocked", keys.number(order.next)
     tx.add((line_partition(slot_of(id_), job.queue, order_key), job.place), id_)
     order.next += 1
@@ -38,8 +37,8 @@ async def become_head(tx: Transaction, id_: str, job: Job, order_key: str) -> bo
 
 
 async def next_head(tx: Transaction, id_: str, job: Job, order_key: str) -> str | None:
-    """The job that follows the head of an order key, which is now the head, if there is one.
-    Does nothing if `id_` is not the head."""
+    """Replace the head of an order key by the next job and return its id. None if there is no next
+    job or `id_` is not the head."""
     slot = slot_of(id_)
     head_key = order_head_key(slot, job.queue, order_key)
     order = await tx.get(head_key, Order)
@@ -48,8 +47,8 @@ async def next_head(tx: Transaction, id_: str, job: Job, order_key: str) -> str 
     if not order.waiting:
         tx.delete(head_key)
         return None
-    # The head record is checked, and whoever joins the line writes it: so this is the first.
-    # Of an entry that cannot be read nobody knows whose it was: the next one follows.
+    # Every job that joins the line writes the head record, which is checked, so this is the first.
+    # An unreadable entry is skipped, since its job is unknown.
     partition = line_partition(slot, job.queue, order_key)
     rows = await tx.scan(partition, str, limit=1, skip_damaged=True)
     if not rows:
@@ -64,7 +63,7 @@ async def next_head(tx: Transaction, id_: str, job: Job, order_key: str) -> str 
 
 
 async def leave_line(tx: Transaction, id_: str, job: Job, order_key: str) -> None:
-    """Take a job that waits out of its line."""
+    """Remove a blocked job from its line."""
     slot = slot_of(id_)
     head_key = order_head_key(slot, job.queue, order_key)
     order = await tx.get(head_key, Order)
@@ -75,7 +74,7 @@ async def leave_line(tx: Transaction, id_: str, job: Job, order_key: str) -> Non
 
 
 async def pass_gate(tx: Transaction, id_: str, job: Job, limit_key: str, limit: int) -> bool:
-    """Whether a job passes the gate of its limit key; if not, it is parked before it."""
+    """Give a job capacity of its limit key, or park it; returns whether it has capacity."""
     key = gate_key(job.queue, limit_key)
     gate = await tx.get(key, Gate) or Gate()
     if gate.inside < limit and not gate.parked:
@@ -92,13 +91,15 @@ async def pass_gate(tx: Transaction, id_: str, job: Job, limit_key: str, limit: 
 
 
 async def leave_gate(tx: Transaction, job: Job, limit_key: str, limit: int) -> list[str]:
-    """A job leaves its place; returns the ids of those that get in: one, or two if the limit
-    has been raised, or none if it was lowered."""
+    """Free the capacity of a job; returns the ids of parked jobs that get it.
+
+    Usually that is one job, two after the limit was raised, and none after it was lowered.
+    """
     job.gated = False
     key = gate_key(job.queue, limit_key)
     gate = await tx.get(key, Gate) or Gate(1)
     gate.inside -= 1
-    # While more are inside than a lowered limit allows, nobody gets in.
+    # After the limit was lowered, no job is admitted until enough have left.
     room = min(max(limit - gate.inside, 0) if limit else 2, 2, gate.parked)
     rows = []
     if room:
@@ -116,7 +117,7 @@ async def leave_gate(tx: Transaction, job: Job, limit_key: str, limit: int) -> l
 
 
 async def unpark(tx: Transaction, job: Job, limit_key: str) -> None:
-    """Take a parked job away."""
+    """Remove a parked job."""
     key = gate_key(job.queue, limit_key)
     gate = await tx.get(key, Gate)
     assert gate is not None, "a parked job has a gate"

@@ -7,7 +7,7 @@ from onceward.clock import Clock
 
 
 class Wakeup:
-    """Stays rung until `rung` is set to False. For one who waits at a time."""
+    """An event that stays set until `rung` is set to False. One task at a time can wait for it."""
 
     __slots__ = ("_waiting", "rung")
 
@@ -20,16 +20,16 @@ class Wakeup:
         self._wake()
 
     async def rest(self, clock: Clock, until_ns: int) -> bool:
-        """Wait for it, or until a time, or less; says whether there was anything to wait for.
+        """Wait for the event or until a time, possibly less; returns whether it waited.
 
-        In pieces, since the event loop's clock stands still during suspend.
+        It waits in short intervals, since the event loop's clock stops during suspend.
         """
         left_s = (until_ns - clock.elapsed_ns()) / 1e9
         if self.rung or left_s <= 0:
             return False
         loop = asyncio.get_running_loop()
         self._waiting = loop.create_future()
-        # A timer of its own costs a fraction of `asyncio.timeout`.
+        # A plain timer costs a fraction of `asyncio.timeout`.
         timer = loop.call_later(min(left_s, limits.CLOCK_SLEEP_S_MAX), self._wake)
         try:
             await self._waiting

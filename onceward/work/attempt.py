@@ -1,8 +1,8 @@
 """An attempt: runs the handler of one job or a batch, and commits the results.
 
-The handler runs again, within the same attempt, on the jobs for which what it read has
-changed, and on those of a batch that another one has spoiled. Only while it runs can it be
-cut off, by a lost lease or the end of the worker: how it ended is then committed in peace.
+Within the same attempt, the handler runs again for jobs whose transaction had a conflict, and for
+jobs of a batch that failed because of another job. A lost lease or the stop of the worker
+interrupts the attempt only while the handler runs. The commit of its result is not interrupted.
 """
 
 import asyncio
@@ -51,37 +51,38 @@ from onceward.work.steps import Step, Steps
 
 logger = logging.getLogger("onceward")
 
-# After so many runs in a row that were in vain the log says so.
+# Log a warning after this number of consecutive conflicts.
 _CONFLICTS_TOLD = 8
 
 
 @dataclass(frozen=True, slots=True)
 class Handler:
-    """What to run on the jobs of a queue, and how."""
+    """The function that runs the jobs of a queue, with its options."""
 
     queue: str
     fn: Callable[..., Awaitable[Any]]
     lease_ms: int
     concurrency: int
-    """How many jobs a worker has at hand at once."""
+    """The maximum number of jobs that a worker runs at once."""
     batch: int = 0
-    """How many jobs `fn` gets at once, as a list; 0: one, by itself."""
+    """The maximum number of jobs per call of `fn`, which gets a list; 0: one job, without a
+    list."""
 
 
 @dataclass(eq=False, slots=True)
 class Held:
-    """A job at hand."""
+    """A job of this attempt with its lease."""
 
     claim: Claim
     body: bytes
-    """As JSON: the handler may change what it gets."""
+    """The body as JSON, since the handler may change the decoded one."""
     lease: Lease
     steps: Steps | None = None
     ended: bool = False
 
 
 class Attempt:
-    """One attempt at the jobs of some claims. Run it once, in a task of its own."""
+    """One attempt at the jobs of some claims. Run it once, in a separate task."""
 
     def __init__(
         self,
@@ -112,7 +113,7 @@ class Attempt:
         ]
 
     async def run(self) -> None:
-        """Run the handler until each job has ended in some way, each for itself."""
+        """Run the handler until each job has ended or was released."""
         self._task = asyncio.current_task()
         conflicts = 0
         try:
@@ -132,13 +133,13 @@ class Attempt:
                 one.lease.close()
 
     def give_up(self) -> None:
-        """End the handler, if it runs, and give back what it holds; twice is once."""
+        """Interrupt the handler and release its jobs. Idempotent."""
         if not self.giving_up:
             self.giving_up = True
             self._interrupt()
 
     async def give_back(self) -> None:
-        """Let others have the jobs that are still held; the attempt does not count."""
+        """Release the remaining jobs to other workers. The attempt does not count."""
         for one in self._held:
             if self._goes_on(one):
                 await self._quietly(one, self._store.run(self._release(one.claim)))
@@ -153,18 +154,18 @@ class Attempt:
 
     def _goes_on(self, one: Held) -> bool:
         if one.lease.over and not one.ended:
-            logger.warning("job %s: its lease was lost in attempt %d", *_name(one))
+            logger.warning("job %s: lost its lease in attempt %d", *_name(one))
             one.ended = True
         return not one.ended
 
     async def _round(self, held: list[Held], conflicts: int) -> bool:
-        """Run the handler once, and commit what came of it; says whether anything did."""
+        """Run the handler once and commit the results; returns whether any commit succeeded."""
         jobs = [self._job(one) for one in held]
         results, error, cut_off = await self._handle(jobs)
         for one, job in zip(held, jobs, strict=True):
             one.steps = job.steps
         if cut_off:
-            return True  # those that are still held go on, or back
+            return True  # the remaining jobs run again or are released
         failures = failures_of(jobs, error)
         if not self.handler.batch:
             results = [results]
@@ -181,7 +182,9 @@ class Attempt:
         if any(ended):
             return True
         if conflicts + 1 >= limits.TRANSACTION_ATTEMPTS_MAX:
-            too_many = Contention(f"{conflicts + 1} conflicts in a row: too many write one record")
+            too_many = Contention(
+                f"{conflicts + 1} conflicts in a row: too many jobs write one record"
+            )
             for one, job in zip(held, jobs, strict=True):
                 await self._fail(one, job, too_many)
         return False
@@ -198,7 +201,7 @@ class Attempt:
         )
 
     async def _handle(self, jobs: list[Job]) -> tuple[Any, BaseException | None, bool]:
-        """Run the handler: what it returned, what it raised, and whether it was cut off."""
+        """Run the handler; returns its result, its error, and whether it was interrupted."""
         task = self._task
         assert task is not None
         results: Any = None
@@ -215,7 +218,7 @@ class Attempt:
             elif task.cancelling():
                 raise
             else:
-                error = RuntimeError("the handler awaited something that was cancelled")
+                error = RuntimeError("the handler awaited a task or future that was cancelled")
                 error.__cause__ = cancelled
         except (Exception, Asleep) as raised:
             error = raised
@@ -227,12 +230,12 @@ class Attempt:
             self._handling = False
         for _ in range(self._interrupts):
             task.uncancel()
-            cut_off = cut_off or error is not None  # whatever it made of that
+            cut_off = cut_off or error is not None  # regardless of how the handler reacted
         self._interrupts = 0
         return results, error, cut_off
 
     async def _end(self, one: Held, job: Job, error: BaseException | None, result: Any) -> bool:
-        """Commit how the handler ended for a job; False if it must run again."""
+        """Commit the handler's result for a job; False if the handler must run again."""
         try:
             if error is None:
                 await self._complete(job, one.claim, result)
@@ -240,7 +243,7 @@ class Attempt:
                 one.lease.close()
                 return True
             if job.begun is not None:
-                # An error that comes from what has changed meanwhile is no error.
+                # An error caused by outdated reads does not count: check them first.
                 await self._store.end(job.begun, write=False)
         except Conflict as conflict:
             self._conflict = conflict
@@ -252,7 +255,7 @@ class Attempt:
         except BadInput as refused:
             error = error or refused
         except OncewardError as trouble:
-            # The lease runs out, and another attempt finds out what became of this one.
+            # The outcome is unknown: the lease expires, and the next attempt continues.
             return self._over(one, trouble)
         except Exception as bug:
             error = error or bug
@@ -267,7 +270,7 @@ class Attempt:
         if tx is not None:
             await self._schedule.complete(tx, claim.id, claim.token, result, effects)
             await self._store.end(tx)
-        else:  # no effects here: many can end in one commit
+        else:  # without writes, many jobs share a commit
             await self._sharing.run(
                 lambda tx: self._schedule.complete(tx, claim.id, claim.token, result, effects),
                 writes=COMPLETE_ORDERED_WRITES if claim.options.order_key else COMPLETE_WRITES,
@@ -276,7 +279,7 @@ class Attempt:
         self._store.meters.count("ended", queue=claim.queue, state="succeeded")
 
     async def _moved_on(self, one: Held) -> bool:
-        """Whether the job is not held any more; then there is no use in another run."""
+        """Whether the attempt has lost the job, so that another run is useless."""
         claim = one.claim
         try:
             await self._store.run(lambda tx: self._schedule.held(tx, claim.id, claim.token))
@@ -285,11 +288,11 @@ class Attempt:
         return False
 
     def _tell_of_conflicts(self, one: Held) -> None:
-        """Whoever wonders why a handler runs again and again should find out."""
+        """Log which records cause the handler to run repeatedly."""
         found: Any = self._conflict.details.get("keys", ()) if self._conflict is not None else ()
         logger.warning(
-            "job %s in attempt %d: its handler has run %d times, since what it had read was "
-            "changed each time before its commit: %s",
+            "job %s in attempt %d: its handler has run %d times because records that it read "
+            "changed before each commit: %s",
             *_name(one),
             _CONFLICTS_TOLD,
             [shown_key(key) for key in found],
@@ -310,7 +313,7 @@ class Attempt:
             self._over(one, stale)
             return
         except BadInput as refused:
-            if isinstance(error, Asleep | Retry | NotDone):  # until when cannot be meant
+            if isinstance(error, Asleep | Retry | NotDone):  # its time is invalid
                 await self._fail(one, job, refused)
             else:
                 self._over(one, refused)
@@ -355,13 +358,13 @@ class Attempt:
         return fail
 
     def _when(self, retry: Retry | NotDone) -> dict[str, int]:
-        """When to try again, if it says so. Raises `BadInput`."""
+        """The time of the retry, if the error specifies one. Raises `BadInput`."""
         at_ms = retry.at_ms if isinstance(retry, Retry) else None
         if retry.after_s is not None:
             return {"retry_ms": later_ms(self._store, milliseconds(retry.after_s, "after_s"))}
         if at_ms is not None:
             if not isinstance(at_ms, int):
-                raise BadInput(f"at_ms is a number of ms since 1970, not {at_ms!r}")
+                raise BadInput(f"at_ms must be a number of ms since 1970, not {at_ms!r}")
             return {"retry_ms": at_ms}
         if retry.not_before_s is None:
             return {}
@@ -372,7 +375,7 @@ class Attempt:
         return lambda tx: self._schedule.release(tx, claim.id, claim.token)
 
     async def _quietly(self, one: Held, work: Awaitable[None]) -> None:
-        """Do what may come too late: then the lease runs out, or has."""
+        """Run a transaction that may fail: then the lease expires, or has expired."""
         try:
             await work
         except OncewardError as error:

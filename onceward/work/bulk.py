@@ -1,7 +1,7 @@
 """Queue settings, dead letters and bulk changes, as functions of a transaction.
 
-What happens to one job is in the schedule. Here each function does as much as one commit
-holds, and says where to go on.
+The schedule handles single jobs. Each function here handles the jobs that fit into one commit, and
+returns where to continue.
 """
 
 from collections.abc import Callable
@@ -25,32 +25,32 @@ from onceward.schedule import (
 )
 from onceward.store.transaction import Transaction
 
-# What ending one job takes at the most; no further one is begun when less is left.
+# The maximum number of writes to end one job; a page ends when fewer are left.
 _END_WRITES = 20
 _PAGE = 100
 
 
 class FailedJob(msgspec.Struct, frozen=True):
-    """A job that has failed, or whose outcome is in doubt."""
+    """A failed job, or a job in doubt."""
 
     id: str
     job: Job
     place: str
-    """The cursor behind it."""
+    """The cursor of this job."""
 
 
 class Page(msgspec.Struct, frozen=True):
-    """What one commit of a longer work has done, and where the next one begins."""
+    """The result of one commit of a bulk operation, and where the next one starts."""
 
     done: int
     next: str | None
-    """None: there is no more."""
+    """None after the last page."""
     in_doubt: int = 0
-    """How many of them have steps in doubt."""
+    """The number of jobs with steps in doubt."""
 
 
 async def configure(tx: Transaction, queue: str, **changes: Any) -> QueueSettings:
-    """Change some settings of a queue; the others stay. Raises `BadInput`."""
+    """Change some settings of a queue and keep the others. Raises `BadInput`."""
     admit_queue(queue)
     before = await tx.get(settings_key(queue), QueueSettings) or QueueSettings()
     after_ = changed(queue, before, changes)
@@ -65,7 +65,7 @@ def changed(queue: str, before: QueueSettings, changes: dict[str, Any]) -> Queue
         plain = msgspec.to_builtins(msgspec.structs.replace(before, **changes))
         after_ = msgspec.convert(plain, QueueSettings)
     except (msgspec.ValidationError, TypeError, UnicodeEncodeError) as error:
-        raise BadInput(f"the settings of {queue!r}: {error}") from error
+        raise BadInput(f"invalid settings for the queue {queue!r}: {error}") from error
     admit_settings(after_)
     if after_.failure_queue:
         admit_queue(after_.failure_queue)
@@ -108,8 +108,7 @@ async def redrive(
     before_ms: int = limits.KEY_NUMBER_MAX,
     chosen: Callable[[Job], bool] = lambda job: True,
 ) -> Page:
-    """Let failed jobs of a queue try again, as many as fit into a commit; not those that failed at
-    `before_ms` or later."""
+    """Retry failed jobs of a queue that failed before `before_ms`, up to the size of a commit."""
     admit_queue(queue)
     end = keys.number(before_ms)
     rows = await tx.scan(failed_partition(queue), str, start=start, end=end, limit=_PAGE)
@@ -119,7 +118,7 @@ async def redrive(
             return Page(redriven, row.key[1], held)
         id_ = row.key[1].split("#")[1]
         job = await _failed(tx, queue, id_)
-        # It may have left since the scan, by someone else.
+        # Another transaction may have moved it since the scan.
         movable = job is not None and job.place == row.key[1] and not job.quarantined
         if job is not None and movable and chosen(job):
             await schedule.retry(tx, id_)
@@ -129,8 +128,8 @@ async def redrive(
 
 
 async def purge(tx: Transaction, schedule: Schedule, queue: str, *, start: str = "") -> Page:
-    """Cancel the jobs of a queue that wait, as many as fit into a commit; those that are
-    worked on are left alone. Looks through all jobs, slot by slot."""
+    """Cancel waiting jobs of a queue, up to the size of a commit. Running jobs continue. Scans the
+    jobs of all queues, slot by slot."""
     admit_queue(queue)
     slot_text, _, sort = start.partition("/")
     slot = int(slot_text or 0)

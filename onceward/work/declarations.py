@@ -28,36 +28,38 @@ Function = TypeVar("Function", bound=Callable[..., Awaitable[Any]])
 
 
 def admit_app(url: Any, name: Any, slots: Any, outward: Any, store: Any) -> None:
-    """Raise `BadInput` for what no application can be made from."""
+    """Raise `BadInput` for invalid arguments of an application."""
     if not isinstance(url, str | Engine):
         raise BadInput(
-            f"an application has the URL of a database or an engine, not {type(url).__name__}"
+            f"an application needs a database URL or an engine, not {type(url).__name__}"
         )
     most = limits.APP_CHARS_MAX
     if not isinstance(name, str) or not (0 < len(name) <= most and _is_plain(name)):
-        raise BadInput(f"an application's name has 1 to {most} plain characters")
+        raise BadInput(f"an application's name must have 1 to {most} printable characters")
     if not is_whole(slots) or not 0 < slots <= limits.SLOTS_MAX:
-        raise BadInput(f"a database has 1 to {limits.SLOTS_MAX} slots, not {str(slots)[:100]}")
+        raise BadInput(
+            f"a database must have 1 to {limits.SLOTS_MAX} slots, not {str(slots)[:100]}"
+        )
     if not isinstance(outward, Outward | None):
-        raise BadInput(f"`outward` is an `Outward`, not {type(outward).__name__}")
+        raise BadInput(f"`outward` must be an `Outward`, not {type(outward).__name__}")
     if not callable(store):
-        raise BadInput("`store` is a function that makes a store of an engine")
+        raise BadInput("`store` must be a function that returns a store for an engine")
 
 
 def handler_of(
     queue: str, lease_s: float, concurrency: int, batch: int
 ) -> Callable[[Callable[..., Any]], Handler]:
-    """Make a handler of a function, with these options. Both calls raise `BadInput`."""
+    """A decorator that turns a function into a handler. It and its result raise `BadInput`."""
     admit_queue(queue)
     lease_ms = milliseconds(lease_s, "a lease", limits.LEASE_MS_MAX / 1000)
     admit_lease(lease_ms)
     whole = is_whole(concurrency) and is_whole(batch)
     if not whole or not 0 <= batch <= concurrency or concurrency < 1:
-        raise BadInput("concurrency is 1 or more, and batch at most that")
+        raise BadInput("concurrency must be 1 or more, and batch must not exceed it")
 
     def make(fn: Callable[..., Any]) -> Handler:
         if not callable(fn):
-            raise BadInput(f"a handler is an async function, not {fn!r}")
+            raise BadInput(f"a handler must be an async function, not {fn!r}")
         return Handler(queue, fn, lease_ms, concurrency, batch)
 
     return make
@@ -66,18 +68,18 @@ def handler_of(
 def outbox_of(
     policy: str, ask: Callable[[Any], Any] | None
 ) -> Callable[[Callable[..., Any]], Callable[..., Awaitable[Any]]]:
-    """Make the handler of an outbox of a function that makes one call. Both calls raise
-    `BadInput`."""
+    """A decorator that turns a function for one external call into the handler of an outbox. It and
+    its result raise `BadInput`."""
     if policy not in ("repeat", "hold"):
-        raise BadInput(f"the policy of an outbox is repeat or hold, not {policy!r}")
+        raise BadInput(f"the policy of an outbox must be 'repeat' or 'hold', not {policy!r}")
     if ask is not None and not callable(ask):
-        raise BadInput(f"an outbox asks by a function, not {type(ask).__name__}")
+        raise BadInput(f"the `ask` of an outbox must be a function, not {type(ask).__name__}")
     if ask is not None and policy != "hold":
-        raise BadInput("only an outbox with the policy hold asks what became of a call")
+        raise BadInput("`ask` needs an outbox with the policy 'hold'")
 
     def make(fn: Callable[..., Any]) -> Callable[..., Awaitable[Any]]:
         if not callable(fn):
-            raise BadInput(f"an outbox is an async function, not {fn!r}")
+            raise BadInput(f"an outbox must be an async function, not {fn!r}")
 
         async def call(job: Any) -> Any:
             return await job.step(
@@ -94,39 +96,39 @@ def outbox_of(
 
 
 def recurring(repeat: Repeat, send: Send, name: str | None) -> tuple[str, Spec]:
-    """The id and the description of the timer of a recurring job. Raises `BadInput`."""
+    """The id and description of the timer of a recurring job. Raises `BadInput`."""
     admit_job(send.queue, send.body, send.options)
     recurrence.admit(repeat)
     if name is not None and not isinstance(name, str):
-        raise BadInput(f"the name of what recurs is text, not {type(name).__name__}")
+        raise BadInput(f"the name of a recurring job must be text, not {type(name).__name__}")
     id_ = f"every:{send.queue if name is None else name}"
-    timer_key("", id_, slots=1)  # can it be one?
+    timer_key("", id_, slots=1)  # raises for an invalid id
     return id_, Spec(send, repeat=repeat, catch_up="last")
 
 
 def admit_referee(game: str, referee: Referee) -> None:
-    """Raise `BadInput` for what cannot judge the games of a name."""
+    """Raise `BadInput` for an invalid referee or game name."""
     if not names_fit(game, limits.SEATS_NAME_BYTES_MAX):
-        raise BadInput(f"a game's name has 1 to {limits.SEATS_NAME_BYTES_MAX} bytes")
+        raise BadInput(f"a game's name must have 1 to {limits.SEATS_NAME_BYTES_MAX} bytes")
     for name in ("begin", "move", "ended"):
         if not callable(getattr(referee, name, None)):
-            raise BadInput(f"a referee has an async function {name!r}")
+            raise BadInput(f"a referee needs an async function {name!r}")
 
 
 def game_of(rules: Rules, late: Late | None) -> Game:
-    """A game by these rules. Raises `BadInput`."""
+    """A game with these rules. Raises `BadInput`."""
     admit_rules(rules)
     if late is not None and not callable(late):
-        raise BadInput(f"`late` is an async function, not {type(late).__name__}")
+        raise BadInput(f"`late` must be an async function, not {type(late).__name__}")
     return Game(rules, late)
 
 
 def admit_mount(prefix: str, web: Callable[..., Awaitable[None]]) -> None:
-    """Raise `BadInput` for what cannot be mounted."""
+    """Raise `BadInput` for an invalid prefix or application."""
     if type(prefix) is not str or not re.fullmatch(r"/|(/[A-Za-z0-9._~-]+)+", prefix):
-        raise BadInput(f"a prefix is a slash and a plain name, as in /shop, not {prefix!r}")
+        raise BadInput(f"a prefix must be a slash and a plain name, such as /shop, not {prefix!r}")
     if not callable(web):
-        raise BadInput(f"an ASGI application is mounted, not {type(web).__name__}")
+        raise BadInput(f"only an ASGI application can be mounted, not {type(web).__name__}")
 
 
 def _is_plain(text: str) -> bool:

@@ -1,9 +1,9 @@
 """Queue depths: the number of unfinished jobs of a bounded queue.
 
-Counted in memory, so that no record is written by every sender. The count is exact where one
-process has the database. Where several nodes share it, each counts its own changes at once and
-looks through all jobs every `DEPTH_S`: meanwhile the others may each have added as many jobs as
-they accepted in that time. Queues without `depth_max` cost nothing.
+They are counted in memory, so that senders do not write a shared record. In a single process the
+count is exact. On shared storage, each node counts its own changes immediately and recounts all
+jobs every `DEPTH_S`; in between, other nodes may exceed the bound by the jobs they accept. Queues
+without `depth_max` cost nothing.
 """
 
 import asyncio
@@ -24,14 +24,14 @@ _UNFINISHED = {*WAITING, "running"}
 
 
 class _CountedJob(msgspec.Struct):
-    """What is counted of a job."""
+    """The fields of a job needed to count it."""
 
     queue: str
     stage: str
 
 
 class Depths:
-    """The jobs of bounded queues that have not ended, as far as this node knows."""
+    """The unfinished jobs of bounded queues, as counted by this node."""
 
     def __init__(self, store: Store, slots: int, queue_settings: SettingsCache) -> None:
         self._store = store
@@ -47,7 +47,7 @@ class Depths:
         queue_settings.on_change(self._set)
 
     def admit(self, tx: Transaction, queue: str) -> None:
-        """Reserve room for one more job. Raises `QueueFull`."""
+        """Reserve capacity for one more job. Raises `QueueFull`."""
         jobs = self._jobs.get(queue)
         if jobs is None:
             return
@@ -56,7 +56,7 @@ class Depths:
             return
         if len(jobs) + self._reserved.get(queue, 0) >= most:
             raise QueueFull(
-                f"the queue {queue!r} holds {most} jobs that have not ended, as many as it may: "
+                f"queue {queue!r} is full: it has {most} unfinished jobs, the maximum; "
                 "try again later",
                 queue=queue,
                 depth_max=most,
@@ -66,7 +66,8 @@ class Depths:
             self._reserved[queue] = self._reserved.get(queue, 0) + 1
 
     async def follow(self) -> None:
-        """Count the jobs of queues that have got a bound, and of none that has lost it."""
+        """Start counting queues that have a new bound, and stop counting those that have lost
+        it."""
         bounded = self._bounded()
         for queue in self._jobs.keys() - bounded:
             del self._jobs[queue]
@@ -81,7 +82,7 @@ class Depths:
             self._counting = asyncio.create_task(self._run(), name="onceward-depths")
 
     def close(self) -> None:
-        """Count no more. Idempotent."""
+        """Stop counting. Idempotent."""
         for task in self._following:
             task.cancel()
         self._rest()
@@ -101,7 +102,7 @@ class Depths:
             try:
                 await self._count()
             except OncewardError:
-                pass  # the count before stands
+                pass  # keep the previous count
             await clock.sleep(max(limits.DEPTH_S, 10 * (clock.elapsed_ns() - begun_ns) / 1e9))
 
     def _bounded(self) -> set[str]:
@@ -110,9 +111,9 @@ class Depths:
         }
 
     async def _count(self) -> None:
-        """Look through all jobs. What this node changes meanwhile is newer than what is found."""
+        """Recount all jobs. Changes that this node makes during the scan override its result."""
         async with self._one_at_a_time:
-            # Not before: whoever was counting may have found queues that are new.
+            # Read under the lock: an earlier count may have added queues.
             found: dict[str, set[str]] = {queue: set() for queue in self._bounded()}
             self._meanwhile = []
             try:
@@ -140,7 +141,7 @@ class Depths:
             start = keys.after(page[-1].key[1])
 
     def _set(self, queue: str) -> None:
-        """Settings have changed, maybe by another node."""
+        """Settings have changed, possibly on another node."""
         if bool(self._queue_settings(queue).depth_max) != (queue in self._jobs):
             task = asyncio.create_task(self._follow_quietly(), name="onceward-depths")
             self._following.add(task)
@@ -150,12 +151,12 @@ class Depths:
         try:
             await self.follow()
         except OncewardError:
-            pass  # the engine is away: without a count the queue is not bounded
+            pass  # the engine is unavailable: without a count the queue is unbounded
 
     def _saw(self, write: Put | Delete) -> None:
-        """An own commit has changed a job."""
+        """Note a job that a local commit has changed."""
         if type(write) is not Put:
-            return  # only what has ended is removed
+            return  # only ended jobs are deleted
         job = _read(write.key, write.value)
         if job is None:
             return
@@ -181,4 +182,4 @@ def _read(key: keys.Key, value: bytes) -> _CountedJob | None:
         job: _CountedJob = decode(value, _CountedJob, key)
         return job
     except OncewardError:
-        return None  # damaged: `onceward db check` tells of it
+        return None  # damaged: `onceward db check` reports it

@@ -7,7 +7,7 @@ from onceward.json_values import encode
 from onceward.keys import Key
 from onceward.schedule import Effect
 
-# Records that belong to what is told already, or by which nobody would find anything.
+# Records that belong to another effect, or that are of no use for queries.
 _BESIDE = {
     *("due", "ready", "line", "order", "limit", "parked", "permit", "rate", "failed", "inbox"),
     *("lock", "ask", "fence", "gate", "rooms", "roomsnap"),
@@ -15,7 +15,7 @@ _BESIDE = {
 
 
 def effects_of(steps: Iterable[str], written: Sequence[Key]) -> list[Effect]:
-    """The steps of a job, and what its transaction has put beside them: the first few."""
+    """The first few effects of a job: its steps, and the records that its transaction wrote."""
     found = dict.fromkeys(Effect("step", name) for name in steps)
     for partition, sort in written:
         effect = _effect(partition, sort)

@@ -1,12 +1,12 @@
 """Fairness between senders in queues with the setting `fair`.
 
-This is start-time fair queueing. A ready job stands at its sender's turn instead of at the time
-when it became ready. The turns of one sender are `FAIR_TURN_MS` apart. A sender without a backlog
-gets the turn that is being served, so it waits for at most one job of each other sender, however
-many jobs those have sent. Nothing is stored but the place of each job: turns are kept in memory,
-and after a restart or on another node they begin at the first job that waits.
+This is start-time fair queueing. A ready job is ordered by its sender's turn instead of the time at
+which it became ready. The turns of one sender are `FAIR_TURN_MS` apart. A sender without a backlog
+gets the current turn, so it waits for at most one job of each other sender, regardless of their
+backlogs. Only the position of each job is stored. Turns are kept in memory; after a restart or on
+another node they start at the first waiting job.
 
-Each node gives out turns by itself. A sender that uses several nodes has a share on each.
+Each node assigns turns independently. A sender that uses several nodes has a share on each.
 """
 
 import asyncio
@@ -23,17 +23,17 @@ class _Course:
     """The turns of one queue and rank."""
 
     now: int = 0
-    """The turn that is being served."""
+    """The current turn."""
     read_ns: int | None = None
-    """When it was looked up; None: never."""
+    """The time of the last lookup; None: never."""
     last: dict[str, int] = field(default_factory=dict)
     """The last turn of each sender that may have a backlog."""
     kept: int = field(default_factory=lambda: limits.FAIR_SENDERS_KEPT)
-    """Beyond so many, those without one are looked for."""
+    """The number of senders above which idle ones are removed."""
 
 
 class Fairness:
-    """Gives out the turns of one node."""
+    """Assigns the turns of one node."""
 
     def __init__(self, store: Store, slots: int) -> None:
         self._store = store
@@ -41,7 +41,7 @@ class Fairness:
         self._courses: dict[tuple[str, int], _Course] = {}
 
     async def turn_ms(self, queue: str, rank: int, sender: str, now_ms: int) -> int:
-        """Where the next job of a sender stands among those that are ready."""
+        """The turn of a sender's next job among the ready jobs."""
         course = self._courses.setdefault((queue, rank), _Course(now_ms))
         if self._is_old(course):
             await self._read(queue, rank, course, now_ms)
@@ -54,7 +54,7 @@ class Fairness:
         return turn
 
     def started(self, queue: str, place: str) -> None:
-        """A job was handed out from this place: those who come now get its turn."""
+        """A job was claimed from this position: its turn is now the current one."""
         rank, turn = (int(word) for word in place.split("#")[:2])
         course = self._courses.get((queue, rank))
         if course is not None:
@@ -67,16 +67,16 @@ class Fairness:
         return self._store.engine.shared and age_ns > limits.FAIR_READ_S * 1e9
 
     async def _read(self, queue: str, rank: int, course: _Course, now_ms: int) -> None:
-        """Find the first turn of all that wait, which other nodes may have handed out from."""
+        """Find the first turn of all waiting jobs; other nodes may have claimed jobs."""
         first = course.read_ns is None
         if not first:
-            course.read_ns = self._store.clock.elapsed_ns()  # others go on with what is known
+            course.read_ns = self._store.clock.elapsed_ns()  # others continue with the known turn
         heads = await asyncio.gather(
             *[self._head(queue, rank, slot, now_ms) for slot in range(self._slots)]
         )
         turns = [int(record.key[1].split("#")[1]) for page in heads for record in page]
         if first and course.read_ns is not None:
-            return  # another caller was faster, and has given out turns since
+            return  # a concurrent call was faster and has assigned turns since
         course.now = min(turns, default=now_ms)
         if not turns:
             course.last.clear()
@@ -90,7 +90,7 @@ class Fairness:
 
     @staticmethod
     def _forget_idle(course: _Course) -> None:
-        """Whose last turn is over has no backlog."""
+        """Remove senders whose last turn has passed: they have no backlog."""
         course.last = {s: turn for s, turn in course.last.items() if turn >= course.now}
-        # Not with each job, where very many senders have a backlog.
+        # Adaptive, so that it does not run for each job when many senders have a backlog.
         course.kept = max(limits.FAIR_SENDERS_KEPT, 2 * len(course.last))

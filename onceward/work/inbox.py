@@ -30,12 +30,12 @@ from onceward.schedule import (
 from onceward.store.transaction import Transaction
 from onceward.store.user_records import joins
 
-# How many writes of a commit `accept` takes at the most: the dedupe record, the job, its
-# entry, the head of its order key and the gate of its limit key.
+# The maximum number of writes of `accept`: the dedupe record, the job, its entry, the head of its
+# order key and the gate of its limit key.
 ACCEPT_WRITES = 5
 # The same without order key and limit key.
 PLAIN_WRITES = 3
-# Where errors say that a value stands.
+# The location of the value in errors.
 _MESSAGE = ("message", "body")
 _SPREADS = [f"{number:02x}" for number in range(256)]
 
@@ -44,18 +44,18 @@ class Receipt(msgspec.Struct, frozen=True):
     """The response to a message, the same for the first one and for its repeats."""
 
     id: str
-    """The job's."""
+    """The id of the job."""
     key: str
     """The idempotency key; empty if the message has none."""
     state: str
     """One of `onceward.api.jobs.State`."""
     duplicate: bool
     result: Any = None
-    """What the handler returned, once the job has succeeded."""
+    """The result of the handler, once the job has succeeded."""
     reason: str = ""
     """Why the last attempt failed."""
     same_body: bool = True
-    """Whether the body was that of the first one, where another one is only recorded."""
+    """Whether the body equals that of the first message, in queues that only count differences."""
 
 
 class Inbox:
@@ -75,11 +75,11 @@ class Inbox:
         caller: str = "",
         due_ms: int = 0,
     ) -> Receipt:
-        """Take a message in, once for its key. If none is given, the queue's setting `key_fields`
+        """Accept a message, once for each key. Without a key, the queue's setting `key_fields`
         derives it from the body. Without either, each call adds a job.
 
-        Raises `BadInput`; `QueueFull`; `KeyReused` if the key is known with another body, unless
-        the queue only records that. When it raises, it has written nothing.
+        Raises `BadInput`, `QueueFull`, and `KeyReused` if the key was used with another body,
+        unless the queue only counts that. When it raises, it has written nothing.
         """
         admit_queue(queue)
         settings = self._schedule.settings(queue)
@@ -120,7 +120,7 @@ class Inbox:
     def read_to_accept(
         self, queue: str, body: Any, key: str | None = None, caller: str = ""
     ) -> list[Key]:
-        """The records that `accept` certainly reads, unless it rejects the message."""
+        """The records that `accept` reads, unless it rejects the message."""
         try:
             admit_queue(queue)
             if key is None:
@@ -137,7 +137,7 @@ class Inbox:
     async def find(
         self, tx: Transaction, queue: str, key: str, *, caller: str = ""
     ) -> Receipt | None:
-        """The receipt for a key, if it is known."""
+        """The receipt for a key, or None."""
         admit_queue(queue)
         admit_key(key, caller)
         known = await tx.get(dedupe_key(queue, caller, key), Accepted)
@@ -156,12 +156,12 @@ class Inbox:
             return await self._receipt(tx, known, key, same_body=True)
         if settings.mismatch == "reject":
             raise KeyReused(
-                f"the key {key[:200]!r} was sent before with another body; a new message needs "
-                "a new key",
+                f"the key {key[:200]!r} was already used with another body; send a new message "
+                "with a new key",
                 id=known.id,
             )
         known.differences += 1
-        record = tx.seen[record_key]  # None if the first one is of this transaction
+        record = tx.seen[record_key]  # None if this transaction sent the first message
         tx.put(record_key, known, expires_at_ms=record.expires_at_ms if record else None)
         return await self._receipt(tx, known, key, same_body=False)
 
@@ -175,22 +175,22 @@ class Inbox:
 
 
 def dedupe_key(queue: str, caller: str, key: str) -> Key:
-    """The place of the record of an idempotency key; the partitions spread the load."""
+    """The key of an idempotency key's record; the partitions spread the load."""
     sort = keys.join(caller, key)
     spread = _SPREADS[crc32(sort.encode()) & 0xFF]
     if len(sort) > limits.SORT_BYTES_MAX // 4:
-        # Any text of four bytes a character fits; what is longer stands under its digest,
-        # which no shorter key can be: those have no "!" at the front.
+        # Any text of four bytes per character fits. Longer keys are stored as their digest. It
+        # starts with "!", which no shorter key does.
         sort = "!" + blake2b(sort.encode(), digest_size=32).hexdigest()
     return f"inbox#{spread}#{queue}", sort
 
 
 def derived_key(body: Any, fields: Sequence[str], queue: str) -> str:
-    """The idempotency key of a message without one: the values of the named fields,
-    which may be paths such as `order.id`."""
+    """The idempotency key derived from the named fields of a message, which may be paths such as
+    `order.id`."""
     if not fields:
         raise BadInput(
-            f"a message for {queue!r} needs an idempotency key: give one, or set key_fields of the "
+            f"a message for {queue!r} needs an idempotency key; pass one, or set key_fields of the "
             "queue to derive it from the body",
             code="missing_key",
         )
@@ -198,7 +198,7 @@ def derived_key(body: Any, fields: Sequence[str], queue: str) -> str:
     if any(value is msgspec.UNSET or value is None or value == "" for value in values):
         missing = [n for n, v in zip(fields, values, strict=True) if v in (msgspec.UNSET, None, "")]
         raise BadInput(
-            f"the message has no {', '.join(missing)}, which its key is made from",
+            f"the message lacks {', '.join(missing)}, which its idempotency key is derived from",
             code="missing_key",
             fields=missing,
         )
@@ -208,11 +208,11 @@ def derived_key(body: Any, fields: Sequence[str], queue: str) -> str:
 
 
 def fingerprint(body: Any, fields: Sequence[str] | None) -> str:
-    """A digest of the fields that must be the same for the same key; of all if that is None."""
+    """A digest of the fields that must be equal for the same key; None means the whole body."""
     if fields is not None:
         values = [_field(body, name) for name in fields]
         body = [None if value is msgspec.UNSET else [value] for value in values]
-    text = encode(body, _MESSAGE, order="sorted")  # the same for the same JSON
+    text = encode(body, _MESSAGE, order="sorted")  # equal for equal JSON
     return blake2b(text, digest_size=16).hexdigest()
 
 
@@ -228,7 +228,7 @@ def admit_caller(caller: str) -> None:
 
 def _admit_bytes(what: str, text: Any, least: int, most: int) -> None:
     if not isinstance(text, str):
-        raise BadInput(f"{what} is text, not {type(text).__name__}", code="bad_key")
+        raise BadInput(f"{what} must be text, not {type(text).__name__}", code="bad_key")
     size_bytes = len(text.encode(errors="surrogatepass"))
     if not least <= size_bytes <= most:
         raise BadInput(f"{what} has {least} to {most} bytes, not {size_bytes}", code="bad_key")

@@ -19,7 +19,7 @@ Verdict = Receipt | OncewardError
 
 
 class Intake:
-    """Takes messages in, for one application on one node, and counts them by sender."""
+    """Accepts messages for one application on one node, and counts them by sender."""
 
     def __init__(self, store: Store, inbox: Inbox, senders: Senders) -> None:
         self._store = store
@@ -29,7 +29,7 @@ class Intake:
         self._shares_reads = store.engine.shares_reads
 
     async def accept(self, queue: str, body: Any, arguments: SendArguments) -> Receipt:
-        """Take a message in; raises what `Inbox.accept` and `Store.run` raise."""
+        """Accept a message. Raises the errors of `Inbox.accept` and `Store.run`."""
         options = arguments.get("options", NO_OPTIONS)
         shared = options is not NO_OPTIONS and options.shared
         accepting = self._sharing.run(
@@ -42,16 +42,15 @@ class Intake:
     async def accept_within(
         self, tx: Transaction, queue: str, body: Any, arguments: SendArguments
     ) -> Receipt:
-        """Take a message in as part of a transaction; it counts once that is durable."""
+        """Accept a message as part of a transaction. It is counted when that is durable."""
         accepting = self._inbox.accept(tx, queue, body, **arguments)
         return await self._senders.count_within(tx, queue, arguments.get("caller", ""), accepting)
 
     async def accept_many(self, queue: str, messages: Sequence[Mapping[str, Any]]) -> list[Verdict]:
-        """Take messages in, in as few commits as hold them; one verdict for each, in their
-        order."""
+        """Accept messages in as few commits as possible; returns one verdict each, in order."""
         admit_queue(queue)
         if not _is_list(messages):
-            raise BadInput(f"messages come as a list, not as {type(messages).__name__}")
+            raise BadInput(f"messages must be a list, not {type(messages).__name__}")
         begun_ns = self._store.clock.elapsed_ns()
         asked = [_message(self._store, message) for message in messages]
         verdicts = await self._sharing.run_all(
@@ -82,10 +81,10 @@ class Intake:
         try:
             return await self._senders.count_within(tx, queue, caller, accepting, begun_ns)
         except KeyReused as refused:
-            return refused  # it has written nothing, and is counted once the commit is durable
+            return refused  # it wrote nothing, and is counted when the commit is durable
 
     async def finish(self) -> None:
-        """Wait for what is under way."""
+        """Wait for running commits."""
         await self._sharing.finish()
 
 
@@ -94,9 +93,9 @@ def _is_list(messages: Any) -> bool:
 
 
 def _message(store: Store, message: Any) -> dict[str, Any] | OncewardError:
-    """The arguments of `Inbox.accept` for a message, or why there are none."""
+    """The arguments of `Inbox.accept` for a message, or the error of an invalid one."""
     if not isinstance(message, Mapping) or "body" not in message:
-        return BadInput(f"a message is a mapping with a body, not {str(message)[:100]}")
+        return BadInput(f"a message must be a mapping with a body, not {str(message)[:100]}")
     try:
         rest = {name: value for name, value in message.items() if name != "body"}
         return {"body": message["body"], **send_arguments(store, rest)}

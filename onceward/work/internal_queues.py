@@ -10,7 +10,7 @@ Entering = Literal["send", "work", "manage"]
 
 
 class _Node(Protocol):
-    """The node, which has the settings of queues at hand."""
+    """The node, which caches the settings of queues."""
 
     @property
     def queue_settings(self) -> Callable[[str], QueueSettings]: ...
@@ -30,10 +30,10 @@ def may_enter(node: _Node, caller: _Caller, action: Entering, queue: str) -> boo
 
 
 def insist_on_entry(node: _Node, caller: _Caller, action: Entering, queue: str) -> None:
-    """Raise `not_allowed` for a caller that may not."""
+    """Raise `not_allowed` unless the caller may send to a queue, claim its jobs, or manage it."""
     caller.insist(action, queue)
     if _is_closed(node, action, queue):
-        does = "sends to it" if action == "send" else "claims its jobs"
+        does = "can send to it" if action == "send" else "can claim its jobs"
         raise OncewardError(
             f"the queue {queue!r} is internal: only code of the application {does}",
             code="not_allowed",

@@ -71,7 +71,7 @@ class Job:
         steps: Steps | None = None,
         insist: Callable[[], None] = lambda: None,
     ) -> None:
-        """`steps` are those known already; `insist` raises if the lease is over."""
+        """`steps` are already loaded steps; `insist` raises if the lease has ended."""
         self.id = claim.id
         """The same for all attempts, so that receivers can deduplicate calls."""
         self.queue = claim.queue
@@ -110,8 +110,8 @@ class Job:
     def _begin(self) -> Transaction:
         if self._stepping:
             raise BadInput(
-                "job.tx was used inside a step: a step that is recorded is not run again, and "
-                "what it wrote there would be missing. Return it from the step, and write it later."
+                "job.tx was used inside a step. Later attempts skip recorded steps, so its writes "
+                "would be lost. Return the value from the step, and write it after all steps."
             )
         if self._tx is None:
             self._tx = self._store.begin()
@@ -127,7 +127,7 @@ class Job:
         """Fail this job of a batch. An error has the effect of one that a handler raises, `Retry`
         and `Fail` included. Raises `BadInput`."""
         if not isinstance(error, Exception | str):
-            raise BadInput(f"a job fails with an error or a text, not {type(error).__name__}")
+            raise BadInput(f"a job fails with an exception or a text, not {type(error).__name__}")
         self.failure = RuntimeError(error) if isinstance(error, str) else error
 
     async def send(
@@ -161,8 +161,8 @@ class Job:
         """
         self._admit(name)
         for call in (fn,) if ask is None else (fn, ask):
-            if not callable(call):  # better now than when an intent is recorded
-                raise BadInput(f"the step {name!r} runs a function, not {type(call).__name__}")
+            if not callable(call):  # checked before an intent is recorded
+                raise BadInput(f"the step {name!r} needs a function, not {type(call).__name__}")
         with self._blamed():
             steps = await self._load()
             known = steps.get(name)
@@ -188,10 +188,10 @@ class Job:
         with self._blamed():
             known = (await self._load()).get(name) if type(name) is str else None
             if known is None or not known.done:
-                raise BadInput(f"the step {str(name)[:100]!r} has no result that could be wrong")
+                raise BadInput(f"the step {str(name)[:100]!r} has no result to reopen")
             intent = Step(intent=self.attempt, token=self.token, why=why[: limits.REASON_CHARS_MAX])
             await self._record(name, intent)
-            raise InDoubt(f"the step {name!r} is to be settled anew: {why}")
+            raise InDoubt(f"the step {name!r} must be settled again: {why}")
 
     async def sleep(self, seconds: float) -> None:
         """Sleep without occupying a worker, through restarts. Afterwards the handler starts from
@@ -235,7 +235,7 @@ class Job:
                 if ask is not None:
                     return await self._find_out(name, intent, ask)
                 why = f"{type(error).__name__}: {error}"[: limits.REASON_CHARS_MAX]
-                with suppress(OncewardError):  # what is in doubt stays so without it
+                with suppress(OncewardError):  # the step is in doubt with or without the reason
                     await self._record(name, msgspec.structs.replace(intent, why=why))
                 raise InDoubt(f"the step {name!r} may or may not have been done: {why}") from error
         except NotDone:
@@ -248,8 +248,8 @@ class Job:
             raise InDoubt(f"the step {name!r} may or may not have been done: {known.why}")
         if ask is None:
             raise InDoubt(
-                f"attempt {known.intent} was cut off in the step {name!r}, which may or may not "
-                "have been done"
+                f"attempt {known.intent} was interrupted in the step {name!r}, which may or may "
+                "not have been done"
             )
         self._insist()
         try:
@@ -258,7 +258,7 @@ class Job:
             raise
         except Exception as error:
             raise InDoubt(
-                f"what became of the step {name!r} could not be found out: "
+                f"the outcome of the step {name!r} could not be determined: "
                 f"{type(error).__name__}: {error}"
             ) from error
         return await self._done(name, result)
@@ -273,23 +273,23 @@ class Job:
 
     def _admit(self, name: str) -> None:
         if not isinstance(name, str):
-            raise BadInput(f"a step's name is text, not {type(name).__name__}")
+            raise BadInput(f"a step's name must be text, not {type(name).__name__}")
         if not 0 < len(name.encode(errors="replace")) <= limits.STEP_BYTES_MAX:
-            raise BadInput(f"a step's name has 1 to {limits.STEP_BYTES_MAX} bytes")
-        keys.join(name)  # raises for what cannot be stored, before the step is run
+            raise BadInput(f"a step's name must have 1 to {limits.STEP_BYTES_MAX} bytes")
+        keys.join(name)  # raises for an invalid key, before the step runs
         if self._tx is not None:
             raise BadInput(
-                f"the step {name!r} comes after the first use of job.tx: what that read might be "
-                "out of date by the time the step is done. Make all steps first."
+                f"the step {name!r} comes after the first use of job.tx, whose reads may be "
+                "outdated when the step is done. Run all steps first."
             )
         if name in self._names:
-            raise BadInput(f"there are two steps {name!r}: give each its own name")
+            raise BadInput(f"two steps have the name {name!r}: give each step a unique name")
         self._names.add(name)
 
     async def _load(self) -> Steps:
         if self.steps is None:
             found = await self._store.run(lambda tx: steps_part.load(tx, self.id))
-            if self.steps is None:  # else a step beside this one was quicker, and may know more
+            if self.steps is None:  # a concurrent step may have loaded them, and recorded more
                 self.steps = found
         return self.steps
 
@@ -310,7 +310,7 @@ class Job:
 
 
 def send_arguments(store: Store, keywords: Mapping[str, Any]) -> SendArguments:
-    """The arguments of `Inbox.accept`, made from the keywords of a caller. Raises `BadInput`."""
+    """The arguments of `Inbox.accept` from the keywords of a caller. Raises `BadInput`."""
     arguments: SendArguments = {}
     if not keywords:
         return arguments
@@ -330,12 +330,13 @@ def send_arguments(store: Store, keywords: Mapping[str, Any]) -> SendArguments:
         arguments["due_ms"] = keywords["due_ms"]
     if "delay_s" in keywords:
         if "due_ms" in keywords:
-            raise BadInput("a job has a delay_s or a due_ms, not both")
+            raise BadInput("a job can have a delay_s or a due_ms, not both")
         delay_ms = milliseconds(keywords["delay_s"], "a delay")
         arguments["due_ms"] = later_ms(store, delay_ms) if delay_ms else 0
     return arguments
 
 
 def later_ms(store: Store, delay_ms: int) -> int:
-    """The time after a delay: never early, so from the end of this millisecond on."""
+    """The time after a delay, counted from the end of the current millisecond so as not to be
+    early."""
     return -(-store.clock.now_ns() // 1_000_000) + delay_ms

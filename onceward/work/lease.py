@@ -14,10 +14,10 @@ logger = logging.getLogger("onceward")
 
 
 class Lease:
-    """Renews itself when a third of its time has passed, and calls `on_lost` when it is lost:
-    because it could not be renewed in time, or the job has moved on.
+    """A lease that renews itself when a third of its time has passed.
 
-    Counts its time by this node's own clock, from before the claim was made.
+    It calls `on_lost` when it is lost: it could not be renewed in time, or the job has another
+    owner. Its time is measured by this node's clock, from before the claim.
     """
 
     def __init__(
@@ -43,19 +43,19 @@ class Lease:
 
     @property
     def over(self) -> bool:
-        """Whether others may be at work on the job by now."""
+        """Whether another worker may have the job."""
         return self.lost or self._store.clock.elapsed_ns() >= self._until_ns
 
     def insist(self) -> None:
-        """Raise `StaleToken` if it is over."""
+        """Raise `StaleToken` if the lease has ended."""
         if self.over:
             id_ = self.claim.id
-            raise StaleToken(f"the lease of job {id_} is over: others may work on it", id=id_)
+            raise StaleToken(f"the lease of job {id_} has ended: another worker may run it", id=id_)
 
     def close(self) -> None:
-        """Renew no more; twice is once."""
+        """Stop renewing. Idempotent."""
         self._closed = True
-        self._on_lost = _nothing  # whoever has it, has this one: no collector has to look for them
+        self._on_lost = _nothing  # breaks a reference cycle
         self._timer.cancel()
         if self._renewing is not None:
             self._renewing.cancel()
@@ -84,8 +84,10 @@ class Lease:
             self._lose()
         except Exception as error:
             if not isinstance(error, OncewardError | TimeoutError):
-                logger.error("job %s: its lease: %s", self.claim.id, error, exc_info=error)
-            # Once more soon, as long as the lease lasts; and at its end in any case.
+                logger.error(
+                    "job %s: cannot renew its lease: %s", self.claim.id, error, exc_info=error
+                )
+            # Retry soon while the lease lasts, and always at its end.
             left_ms = (self._until_ns - self._store.clock.elapsed_ns()) / 1e6
             pause_ms = min(self._lease_ms / limits.RENEWALS_PER_LEASE, left_ms)
         if not self._closed:

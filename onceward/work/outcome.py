@@ -8,10 +8,9 @@ from onceward.work.job import Asleep, Job
 
 
 def failures_of(jobs: list[Job], error: BaseException | None) -> dict[str, BaseException]:
-    """Which jobs have failed, and why.
+    """The failed jobs with their errors.
 
-    What a job's own step has raised is that job's failure alone, if the handler has let it
-    pass; any other error is everyone's.
+    An unhandled error of a job's own step fails only that job. Any other error fails all jobs.
     """
     failures = {job.id: job.failure for job in jobs if job.failure is not None}
     if error is None:
@@ -35,14 +34,14 @@ def results_of(
     if isinstance(results, list | tuple) and len(results) == len(jobs):
         return failures, list(results)
     error = BadInput(
-        f"the handler of a batch returns None or a list with one result for each of its "
+        f"the handler of a batch must return None or a list with one result for each of its "
         f"{len(jobs)} jobs, not {str(results)[:100]}"
     )
     return {**{job.id: error for job in jobs}, **failures}, [None] * len(jobs)
 
 
 def principal(error: BaseException) -> BaseException:
-    """What counts of several errors: doubt first, then failures, and sleep last."""
+    """The most important of several errors: doubt first, then failures, and sleep last."""
     all_ = list(leaves(error))
     for leaf in all_:
         if isinstance(leaf, InDoubt):

@@ -1,9 +1,8 @@
 """Quarantine: runs jobs that may crash the process one at a time.
 
-A job whose worker crashed has failed an attempt, whether or not it was to blame. If its last
-attempt were made beside others, poison that kills its process would take all into death that
-are claimed together with it. So a last attempt after one that was cut off is made alone, at
-least at first: who dies then dies by his own fault.
+A crash of a worker counts as a failed attempt for each of its jobs, although only one may be the
+cause. If their last attempts also ran together, a poison job that crashes its process would make
+all of them fail. So the last attempt after an interrupted one starts alone.
 """
 
 import asyncio
@@ -15,29 +14,29 @@ from onceward import limits
 class Quarantine:
     """The attempts of one process: many at once, or one suspect alone.
 
-    While a suspect has it to itself, no other job is claimed. The suspect waits for those at
-    work, and keeps others away, no longer than `ALONE_S` each: handlers may take long, and may
-    wait for each other's jobs.
+    While a suspect runs alone, no other job is claimed. The suspect waits for running jobs for at
+    most `ALONE_S`, and blocks other jobs for at most `ALONE_S`, since handlers may take long and
+    may depend on each other's jobs.
     """
 
     def __init__(self) -> None:
         self.closed = False
-        """Whether a suspect has the process to itself, or is about to."""
+        """Whether a suspect runs alone, or is about to."""
         self._running = 0
         self._suspect: object | None = None
         self._changed = asyncio.Event()
         self._hooks: list[Callable[[], None]] = []
 
     def on_open(self, hook: Callable[[], None]) -> None:
-        """Call `hook` when others may come again."""
+        """Call `hook` when other jobs may start again."""
         self._hooks.append(hook)
 
     def close(self, suspect: object) -> None:
-        """Let a suspect have it, until `open`."""
+        """Reserve the process for a suspect until `open`."""
         self._suspect, self.closed = suspect, True
 
     def open(self, suspect: object) -> None:
-        """Let others come again, beside this suspect or after it; twice is once."""
+        """Admit other jobs again, beside this suspect or after it. Idempotent."""
         if self._suspect is suspect:
             self._suspect, self.closed = None, False
             self.look()
@@ -45,8 +44,8 @@ class Quarantine:
                 hook()
 
     async def alone(self, hurry: Callable[[], bool]) -> None:
-        """Wait until the suspect, one of those that run, is the only one; or until it must not
-        wait any longer."""
+        """Wait until the suspect is the only running job, or until `ALONE_S` has passed or `hurry`
+        returns true."""
         try:
             async with asyncio.timeout(limits.ALONE_S):
                 while self._running > 1 and not hurry():
@@ -65,6 +64,6 @@ class Quarantine:
             self.look()
 
     def look(self) -> None:
-        """Let those who wait look again."""
+        """Wake up waiting suspects."""
         self._changed.set()
         self._changed = asyncio.Event()

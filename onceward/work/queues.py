@@ -42,10 +42,10 @@ class Queues:
         return await self.change(queue, in_milliseconds(QueueSettings, settings))
 
     async def change(self, queue: str, changes: dict[str, Any]) -> QueueSettings:
-        """`configure`, with settings as `QueueSettings` has them."""
+        """Like `configure`, with settings in the units of `QueueSettings`."""
         wanted = await self._store.run(lambda tx: queue_part.configure(tx, queue, **changes))
         if self._queue_settings(queue) != wanted:
-            # Another node has set the same, and its change has not arrived here.
+            # Another node has made the same change, which has not reached this node yet.
             await self._queue_settings.load()
         if self._depths is not None:
             await self._depths.follow()
@@ -145,7 +145,7 @@ class Queues:
         progress: Callable[[int], None],
     ) -> int:
         if not callable(progress):
-            raise BadInput(f"`progress` is a function, not {type(progress).__name__}")
+            raise BadInput(f"`progress` must be a function, not {type(progress).__name__}")
         done, start = 0, ""
         while True:
             found = await self._store.run(partial(page, start))

@@ -8,7 +8,7 @@ from onceward.work.steps import RULES, Steps
 PART = Part(
     kinds=(
         Kind("inbox#{xx}#{queue}", "{caller}#{key}", Accepted, "the job of an idempotency key"),
-        Kind("job#{slot}", "{id}#steps", Steps, "the steps that attempts of a job have recorded"),
+        Kind("job#{slot}", "{id}#steps", Steps, "the recorded steps of a job"),
     ),
     rules=RULES,
     guard=insist_on_entry,

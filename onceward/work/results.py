@@ -1,4 +1,4 @@
-"""Results: lets callers await the end of a job."""
+"""Results: waiting for the end of a job."""
 
 import asyncio
 
@@ -15,27 +15,27 @@ from onceward.store import Store
 
 
 class _AwaitedJob(msgspec.Struct):
-    """What matters of a job to those who wait."""
+    """The fields of a job that waiters need."""
 
     stage: str
 
 
 class _Waiter:
-    """One who waits. Each has news of its own: what one has seen, another may not have. It is
-    the job as it ended, or None: better look."""
+    """A caller that waits for a job. Its news is the ended job, or None as a hint to read the job
+    again. Each waiter has separate news, since others may have read theirs already."""
 
     __slots__ = ("_loop", "_news", "_timer", "late")
 
     def __init__(self, timeout_s: float | None) -> None:
         self.late = False
-        """Whether the time is over."""
+        """Whether the timeout has passed."""
         self._loop = asyncio.get_running_loop()
         self._news: asyncio.Future[Job | None] = self._loop.create_future()
-        # A timer of its own costs a fraction of `asyncio.timeout`.
+        # A plain timer costs a fraction of `asyncio.timeout`.
         self._timer = None if timeout_s is None else self._loop.call_later(timeout_s, self._expire)
 
     async def news(self) -> Job | None:
-        """What it is told next, or was told since it asked last."""
+        """The next news, or the news that arrived since the last call."""
         told = await self._news
         if told is None:
             self._news = self._loop.create_future()
@@ -53,7 +53,7 @@ class _Waiter:
         if self._timer is not None:
             self._timer.cancel()
         if not self._news.cancel() and not self._news.cancelled():
-            self._news.exception()  # has been seen, also if it came too late to be told
+            self._news.exception()  # mark the exception as retrieved
 
     def _expire(self) -> None:
         self.late = True
@@ -61,10 +61,9 @@ class _Waiter:
 
 
 class Results:
-    """Those who wait for the ends of jobs, on this node.
+    """Callers on this node that wait for the end of jobs.
 
-    They hear of the ends that this node's own commits bring. For others one task looks now
-    and then, for all of them together.
+    Local commits notify them. For jobs that end on other nodes, one task polls on behalf of all.
     """
 
     def __init__(self, store: Store, schedule: Schedule) -> None:
@@ -76,9 +75,9 @@ class Results:
         self._unhook = store.on_change("job", self._saw)
 
     async def wait(self, id_: str, timeout_s: float | None = None) -> Job:
-        """The job as it is once it has ended, or as it is when the time is over.
+        """Wait for the end of a job, or for the timeout; returns the job as it is then.
 
-        Raises `NoSuchJob`, and `Unavailable` when the node stops meanwhile.
+        Raises `NoSuchJob`, and `Unavailable` when the node stops during the wait.
         """
         admit_id(id_)
         key = job_key(id_)
@@ -95,7 +94,7 @@ class Results:
             while True:
                 if (ended := await waiter.news()) is not None:
                     return ended
-                # This answer counts, so it has to be durable.
+                # The returned job must be durable.
                 job = await self._look(id_)
                 if job.stage in ENDED or waiter.late:
                     return job
@@ -106,7 +105,7 @@ class Results:
                 del self._waiting[key]
 
     def close(self) -> None:
-        """Let nobody wait any longer; twice is once."""
+        """End all waits. Idempotent."""
         if not self._closed:
             self._closed = True
             self._unhook()
@@ -117,7 +116,7 @@ class Results:
                     waiter.fail(self._stopped())
 
     async def _poll(self) -> None:
-        """Look for what other nodes have ended, and whether the engine still works."""
+        """Look for jobs that ended on other nodes, and for failures of the engine."""
         engine, clock = self._store.engine, self._store.clock
         while True:
             await clock.sleep(limits.POLL_RESULT_S if engine.shared else limits.POLL_ALONE_S)
@@ -127,7 +126,7 @@ class Results:
                 try:
                     records = await engine.get(piece, clock.now_ms())
                 except OncewardError:
-                    records = [None] * len(piece)  # let each find out
+                    records = [None] * len(piece)  # each waiter reads its job and gets the error
                 for key, record in zip(piece, records, strict=True):
                     if _may_have_ended(record):
                         for waiter in self._waiting.get(key, ()):
@@ -142,7 +141,9 @@ class Results:
             raise self._stopped()
 
     def _stopped(self) -> Unavailable:
-        return Unavailable("the node is stopping: ask another one", code="node_stopped")
+        return Unavailable(
+            "this node is stopping; send the request to another node", code="node_stopped"
+        )
 
     def _saw(self, write: Put | Delete) -> None:
         waiting = self._waiting.get(write.key)
@@ -152,7 +153,7 @@ class Results:
 
 
 def _may_have_ended(record: Record | Put | None) -> bool:
-    """Whether it is worth a proper look; also if it is gone, or cannot be read."""
+    """Whether the job should be read, which includes deleted and unreadable records."""
     if record is None:
         return True
     try:
@@ -162,8 +163,8 @@ def _may_have_ended(record: Record | Put | None) -> bool:
 
 
 def _job(write: Put) -> Job | None:
-    """A job that has ended, from the commit itself: the record may be gone already, if it is
-    not to be kept."""
+    """An ended job, read from the commit itself: without retention, its record may be gone
+    already."""
     try:
         job: Job = decode(write.value, Job, write.key)
     except OncewardError:

@@ -1,7 +1,7 @@
 """Steps: recorded results of a job's external calls, reused by later attempts.
 
-All steps of a job stand in one record, which goes when the job ends. A step is recorded
-in a commit that checks the attempt's token: a worker whose lease is over records nothing.
+All steps of a job are in one record, which is deleted when the job ends. The commit that records a
+step checks the attempt's token, so a worker whose lease has ended cannot record one.
 """
 
 from collections.abc import Iterator
@@ -23,18 +23,18 @@ _RESULT = ("steps", "result")
 
 
 class Step(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One step: done with a result, or intended by an attempt and not heard of since."""
+    """One step: done with a result, or started by an attempt and without a result."""
 
     done: bool = False
     result: Any = None
     intent: int = 0
-    """The attempt that was about to act, if it said so before it did."""
+    """The attempt that started the step, if it recorded its intent first."""
     token: str = ""
-    """Of that attempt: a job that is redriven counts its attempts anew."""
+    """The token of that attempt; attempt numbers restart when a job is retried."""
     until_ms: int = 0
-    """When to wake up, if the step is a sleep."""
+    """The end of a sleep."""
     why: str = ""
-    """Why an intent has no result, if its attempt was not cut off: the error."""
+    """The error that left an intent without a result; empty if the attempt was interrupted."""
 
 
 Steps = dict[str, Step]
@@ -48,35 +48,35 @@ def _judge(record: Record) -> Iterator[str]:
         try:
             msgspec.json.decode(record.value, type=Steps)
         except msgspec.DecodeError as error:
-            yield f"these are not the steps of a job: {error}"
+            yield f"not the steps of a job: {error}"
 
 
 def done_step(result: Any) -> Step:
-    """A step that was done, with its result as its record will say it: plain JSON, and no one
-    else's. Raises `BadInput` for what JSON cannot say."""
+    """A completed step with a copy of its result as plain JSON. Raises `BadInput` for a result that
+    is not JSON."""
     return Step(done=True, result=decode(encode(result, _RESULT), Any, _RESULT))
 
 
 def result_of(step: Step) -> Any:
-    """The result of a step, for whoever asks to keep: changing it changes no record."""
+    """A copy of the result of a step: changing it does not change the record."""
     return decode(encode(step.result, _RESULT), Any, _RESULT)
 
 
 async def load(tx: Transaction, id_: str) -> Steps:
-    """All steps of a job by their names."""
+    """All steps of a job by name."""
     return await tx.get(steps_key(id_), Steps) or {}
 
 
 async def record(
     tx: Transaction, schedule: Schedule, id_: str, token: str, name: str, step: Step | None
 ) -> None:
-    """Record a step of the attempt that holds the job, or take it out.
+    """Record a step of the current attempt of a job, or remove it.
 
     Raises `StaleToken`, `NoSuchJob`, and at the commit `TooLarge`.
     """
     job = await schedule.held(tx, id_, token)
     if not job.stepped:
-        job.stepped = True  # so that the record goes when the job ends, whoever ends it
+        job.stepped = True  # so that the record is deleted when the job ends
         tx.put(job_key(id_), job)
     steps = await load(tx, id_)
     if step is None:
@@ -98,14 +98,16 @@ async def settle(
     by: str = "",
     reason: str = "",
 ) -> None:
-    """Say what became of a step in doubt: done with this result, or not done at all. The job
-    goes on from there, and keeps who said so, when and why. With the token of an attempt, only if
-    that one has left the doubt. Raises `NoSuchJob`, `NotFailed` (not held, or by another attempt),
-    `BadInput` (no such step)."""
+    """Record the outcome of a step in doubt: done with a result, or not done.
+
+    The job continues from there, and keeps the settler, the time and the reason. With the token of
+    an attempt, the call takes effect only if that attempt caused the doubt. Raises `NoSuchJob`,
+    `NotFailed` (not in doubt, or because of another attempt), `BadInput` (unknown step).
+    """
     if type(reason) is not str or len(reason) > limits.SETTLEMENT_REASON_CHARS_MAX:
         raise BadInput(
-            f"the reason of a settlement is text of up to {limits.SETTLEMENT_REASON_CHARS_MAX} "
-            "characters",
+            f"the reason of a settlement must be text of at most "
+            f"{limits.SETTLEMENT_REASON_CHARS_MAX} characters",
             code="wrong_type",
         )
     job = await schedule.get(tx, id_)
@@ -115,7 +117,9 @@ async def settle(
     if type(name) is not str or name not in steps or steps[name].done:
         raise BadInput(f"job {id_} has no step {str(name)[:100]!r} in doubt")
     if token is not None and steps[name].token != token:
-        raise NotFailed(f"job {id_} is in doubt since another attempt", id=id_, state=job.state)
+        raise NotFailed(
+            f"job {id_} is in doubt because of another attempt", id=id_, state=job.state
+        )
     if done:
         steps[name] = done_step(result)
     else:
@@ -130,5 +134,5 @@ async def settle(
 
 
 async def in_doubt(tx: Transaction, id_: str) -> list[str]:
-    """The steps of a job of which nobody knows whether they were done, by name."""
+    """The names of a job's steps in doubt."""
     return [name for name, step in (await load(tx, id_)).items() if step.intent and not step.done]

@@ -13,8 +13,11 @@ logger = logging.getLogger("onceward.unreadable")
 async def quarantine(
     store: Store, schedule: Schedule, entry: Key, error: OncewardError | None = None
 ) -> bool:
-    """Move the job of an entry in ready or due to the dead letters if its record cannot be read;
-    whether it was moved. Never raises: what cannot be moved stays, and has an alarm."""
+    """Move the job of an entry in ready or due to the dead-letter queue if its record is
+    unreadable.
+
+    Returns whether it was moved. Never raises: a job that cannot be moved stays, with an alarm.
+    """
     try:
         moved = await store.run(lambda tx: schedule.quarantine_entry(tx, entry))
     except OncewardError as trouble:
@@ -28,6 +31,6 @@ async def quarantine(
 
 
 def report(store: Store, id_: str, queue: str, why: str) -> None:
-    """Log, count and raise the alarm for a job that was moved to the dead letters."""
+    """Log, count and raise the alarm for a job that was moved to the dead-letter queue."""
     store.meters.count("quarantined", queue=queue)
-    store.alarms.damaged(id_, f"job of queue {queue}, now a dead letter: {why}")
+    store.alarms.damaged(id_, f"job of queue {queue}, moved to the dead-letter queue: {why}")

@@ -1,8 +1,8 @@
 """A worker: takes jobs of one queue and runs their handler.
 
-While a handler runs its lease is renewed. A lease that is lost, because it could not be
-renewed in time or somebody cancelled the job, ends the handler; and whatever it would
-still commit is refused. A handler's effects and the end of its job are one commit.
+It renews the lease while the handler runs. If the lease is lost, because it could not be renewed in
+time or the job was cancelled, the handler is interrupted and its commit rejected. A handler's
+writes and the end of its job are one commit.
 """
 
 import asyncio
@@ -51,12 +51,12 @@ class Worker:
         self._quarantine.on_open(self._capacity.freed)
 
     def hurry(self) -> None:
-        """Let `stop` wait no longer for handlers."""
+        """End the wait of `stop` for handlers."""
         self._hurry.set()
 
     async def stop(self, drain_s: float) -> None:
-        """Take no more jobs, and wait for those at hand; those that take longer are ended, and
-        given back for others. Twice is once."""
+        """Stop claiming jobs and wait up to `drain_s` for running ones. Then interrupt them and
+        release their jobs. Idempotent."""
         if self._leave is not None:
             self._leave()
         await self._drain(drain_s)
@@ -66,7 +66,7 @@ class Worker:
         if self.running:
             await asyncio.wait(self.running, timeout=limits.HANDLER_END_S)
         for task, attempt in list(self.running.items()):
-            logger.error("%s: %s does not end when cancelled", self.name, task.get_name())
+            logger.error("%s: %s ignores its cancellation", self.name, task.get_name())
             await attempt.give_back()
 
     async def _drain(self, drain_s: float) -> None:
@@ -81,13 +81,13 @@ class Worker:
             hurried.cancel()
 
     def _free(self) -> int:
-        """How many more jobs there are hands for."""
+        """The number of jobs that the worker can take now."""
         if self._resting or self._quarantine.closed:
             return 0
         return self.handler.concurrency - len(self.running) * max(self.handler.batch, 1)
 
     def _failed(self, error: Exception) -> None:
-        """No jobs could be claimed: try again after a while, longer each time."""
+        """Retry a failed claim after a pause that grows each time."""
         if isinstance(error, EngineStopped):
             self._resting = True
             return
@@ -104,7 +104,7 @@ class Worker:
         self._pause_s = limits.CLAIM_PAUSE_S
         suspect = next((claim for claim in claims if claim.suspect), None)
         if suspect is not None or self._quarantine.closed:
-            # A suspect has the process to itself: what else is at hand must not die with it.
+            # A suspect runs alone, so that a crash does not affect the other jobs.
             mine = None if self._quarantine.closed else suspect
             others = [claim for claim in claims if claim is not mine]
             if others:

@@ -77,7 +77,7 @@ async def test_who_may_see_nothing_does_not_make_the_server_read_without_end(
     reads = len(NAMES) // limits.PAGE_JOBS
     monkeypatch.setattr(limits, "PAGE_READS_MAX", reads)
     shelf = Shelf()
-    with pytest.raises(BadInput, match="you may see none of the 200 that come first") as refused:
+    with pytest.raises(BadInput, match="none of the first 200 names is visible to you") as refused:
         await shelf.page(lambda name: False)
     assert refused.value.code == "bad_parameter"
     assert shelf.reads == reads

@@ -88,7 +88,7 @@ async def test_an_unknown_kind_is_kept_and_reported_until_somebody_knows_it() ->
     await cluster.clock.sleep(30)
     assert log.names == ["c"]
     [(entry, error)] = member.node.dispatcher.troubles.items()
-    assert "nothing on this node knows how to act on the kind 'mystery'" in str(error)
+    assert "this node has no code for due entries of the kind 'mystery'" in str(error)
     assert entry == (due_partition(0), join(at_ms, "a", "mystery"))
     known = Log(member, "mystery")
     await cluster.clock.sleep(0.01)

@@ -66,12 +66,12 @@ async def test_whatever_record_is_missing_some_rule_is_broken() -> None:
 @pytest.mark.parametrize(
     ("key", "value", "says"),
     [
-        (("ready#0000#q", "x"), "no id", "there is no job 'no id'"),
-        (("ready#0000#q", "x"), 7, "there is no job 7"),
-        (("line#0000#q#k", "x"), "0" * 29, "there is no job"),
-        (("due#0000", f"{1:016d}#{'0' * 29}#job"), "job", "there is no job"),
-        (("order#0000", "q#x"), {"head": "0" * 29}, "no job at the head"),
-        (("order#0000", "q#x"), 1, "no job at the head"),
+        (("ready#0000#q", "x"), "no id", "job 'no id' not found"),
+        (("ready#0000#q", "x"), 7, "job 7 not found"),
+        (("line#0000#q#k", "x"), "0" * 29, "not found"),
+        (("due#0000", f"{1:016d}#{'0' * 29}#job"), "job", "not found"),
+        (("order#0000", "q#x"), {"head": "0" * 29}, "no job at its head"),
+        (("order#0000", "q#x"), 1, "no job at its head"),
         (("job#0000", f"{'0' * 29}#job"), 1, "not a job"),
         (
             ("job#0000", f"{'0' * 29}#job"),
@@ -100,7 +100,7 @@ async def test_a_head_that_another_claims_to_be_is_found() -> None:
     await change(jobs, ("order#0000", "q#k"), {"head": second, "next": 1, "waiting": 0})
     found = problems(jobs.engine)
     assert any(job_key(first)[1] in problem for problem in found)
-    assert any("is not its head" in problem for problem in found)
+    assert any("is not the head of its order key" in problem for problem in found)
     assert job.stage == "blocked"
 
 
@@ -175,7 +175,7 @@ def test_a_job_that_stands_nowhere_is_found(stage: str) -> None:
     place, _ = ENTRIES[stage]
     values = sound(stage)
     del values[place]
-    says = f"the job is {stage}, but does not stand in {place[0]}/{place[1]}"
+    says = f"the job's stage is {stage}, but its entry in {place[0]}/{place[1]} is missing"
     assert judged(values) == [says]
 
 
@@ -185,7 +185,7 @@ def test_an_entry_of_a_job_in_another_stage_is_found(entry: str) -> None:
     for stage in STAGES:
         # As if its entry had not gone with its stage.
         found = judged({**sound(stage), JOB: job(stage, place=key[1]), key: value})
-        says = f"the job {ID} does not stand here: it is {stage}"
+        says = f"job {ID} should not have an entry here: its stage is {stage}"
         assert (says in found) == (stage != entry)
 
 
@@ -196,14 +196,14 @@ def test_a_second_entry_of_a_job_is_found(stage: str) -> None:
     if stage in ("blocked", "parked"):
         second = (partition, sort + "2")
     found = judged({**sound(stage), second: value})
-    assert found == [f"the job {ID} does not stand here: it is {stage}"]
+    assert found == [f"job {ID} should not have an entry here: its stage is {stage}"]
 
 
 def test_a_lease_that_was_left_over_is_sound_as_long_as_there_is_a_job() -> None:
     key, value = ENTRIES["running"]
     for stage in STAGES:
         assert judged({**sound(stage), key: value}) == []
-    assert judged({key: value}) == [f"there is no job {ID!r}"]
+    assert judged({key: value}) == [f"job {ID!r} not found"]
 
 
 def test_a_lease_that_was_renewed_may_stand_anywhere() -> None:
@@ -216,7 +216,7 @@ def test_a_lease_that_was_renewed_may_stand_anywhere() -> None:
     ("sort", "named"), [("job", ""), ("lease", ""), ("x#job", "job"), ("x#y#z#lease", "y")]
 )
 def test_a_due_entry_that_names_no_job_is_found(sort: str, named: str) -> None:
-    assert judged({("due#0010", sort): 1}) == [f"there is no job {named!r}"]
+    assert judged({("due#0010", sort): 1}) == [f"job {named!r} not found"]
 
 
 @pytest.mark.parametrize(
@@ -231,21 +231,21 @@ def test_a_job_without_a_key_that_stands_in_its_line_is_found(
 ) -> None:
     stage = values[JOB]["stage"]
     found = judged({**values, entry: ID})
-    assert f"the job {ID} does not stand here: it is {stage}" in found
+    assert f"job {ID} should not have an entry here: its stage is {stage}" in found
 
 
 def test_an_entry_among_failed_jobs_that_says_something_else_is_found() -> None:
     key, _ = ENTRIES["failed"]
     for value in ("succeeded", "", 5, None):
         found = judged({JOB: job("succeeded"), key: value})
-        assert found == ["this is not an entry of a failed job"]
+        assert found == ["not an entry of a failed job"]
 
 
 @pytest.mark.parametrize("stage", STAGES)
 def test_only_a_job_that_goes_on_or_blocks_is_the_head_of_its_order_key(stage: str) -> None:
     values = {**sound(stage, options={"order_key": "k"}), HEAD: {"head": ID}}
     found = judged(values)
-    says = f"the job {ID} is not its head: it is {stage}"
+    says = f"job {ID} is not the head of its order key: its stage is {stage}"
     assert (says in found) == (stage in ("blocked", "succeeded", "cancelled"))
     assert judged(
         {**sound(stage), JOB: job(stage, options={"order_key": "other"}), HEAD: {"head": ID}}
@@ -254,32 +254,32 @@ def test_only_a_job_that_goes_on_or_blocks_is_the_head_of_its_order_key(stage: s
 
 def test_a_job_without_an_order_key_is_no_head() -> None:
     found = judged({**sound("ready"), ("order#0010", "q#x"): {"head": ID}})
-    assert found == [f"the job {ID} is not its head: it is ready"]
+    assert found == [f"job {ID} is not the head of its order key: its stage is ready"]
 
 
 @pytest.mark.parametrize("stage", STAGES)
 def test_a_job_that_has_not_ended_needs_a_head(stage: str) -> None:
     values = sound(stage, options={"order_key": "k"})
     values.pop(HEAD, None)
-    says = f"the job is {stage}, but the head of its order key says otherwise"
+    says = f"the job's stage is {stage}, which contradicts the head of its order key"
     assert (says in judged(values)) == (stage not in ENDED)
     assert (says in judged({**values, HEAD: 5})) == (stage not in ENDED)
 
 
 def test_a_permit_belongs_to_a_job_that_is_worked_on() -> None:
     assert judged({**sound("running", permit=3), PERMIT: ID}) == []
-    idle = f"the job {ID!r} is not being worked on, but has a permit"
+    idle = f"job {ID!r} has a permit but is not running"
     assert judged({PERMIT: ID}) == [idle]
     assert judged({**sound("running"), PERMIT: ID}) == [idle]
     assert judged({**sound("ready", permit=3), PERMIT: ID}) == [idle]
     other = ("permit#q", "0000000000000004")
     found = judged({**sound("running", permit=3), PERMIT: ID, other: ID})
-    assert found == [f"the job {ID!r} has another permit"]
+    assert found == [f"job {ID!r} has another permit"]
 
 
 def test_a_permit_that_is_not_there_is_found() -> None:
     found = judged(sound("running", permit=3))
-    assert found == ["the job has the permit 3, which is not there"]
+    assert found == ["the record of the job's permit 3 is missing"]
 
 
 def test_a_dedupe_key_leads_to_a_job_until_that_has_ended() -> None:
@@ -287,5 +287,5 @@ def test_a_dedupe_key_leads_to_a_job_until_that_has_ended() -> None:
     assert judged({**sound("ready"), DEDUPE: accepted}) == []
     assert judged({**sound("succeeded"), DEDUPE: {**accepted, "state": "succeeded"}}) == []
     assert judged({DEDUPE: {**accepted, "state": "succeeded"}}) == []
-    assert judged({DEDUPE: accepted}) == [f"there is no job {ID!r}"]
-    assert judged({DEDUPE: {"id": ID}}) == ["this is not the record of a dedupe key"]
+    assert judged({DEDUPE: accepted}) == [f"job {ID!r} not found"]
+    assert judged({DEDUPE: {"id": ID}}) == ["not a record of an idempotency key"]

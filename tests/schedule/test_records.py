@@ -159,18 +159,18 @@ def test_a_slot_is_found_again_in_an_id_and_in_a_partition(slot: int, queue: str
     ["", ID, f"{ID}00", f"{ID}0000", f"{ID}00g", f"{ID}-01", f"{ID}0_1", f"{ID[:-1]}é001", 5, None],
 )
 def test_what_is_no_id_of_a_job_is_in_no_slot(id_: Any) -> None:
-    refused("is not the id of a job", "no_such_job", slot_of, id_)
+    refused("is not a job id", "no_such_job", slot_of, id_)
 
 
 @pytest.mark.parametrize("id_", [None, 5, True, b"x", ["x"], {}, {"x"}])
 def test_what_is_no_text_is_no_id(id_: Any) -> None:
-    refused("is not the id of a job", "no_such_job", admit_id, id_)
+    refused("is not a job id", "no_such_job", admit_id, id_)
     admit_id("")  # text: whether it is one is found out where it is looked up
 
 
 @pytest.mark.parametrize("reason", [None, 5, b"x", ["x"], {}])
 def test_a_reason_is_text(reason: Any) -> None:
-    told = f"a reason is text, not {type(reason).__name__}"
+    told = f"a reason must be text, not {type(reason).__name__}"
     refused(told, "bad_request", admit_reason, reason)
     admit_reason("")
 
@@ -210,8 +210,8 @@ def test_letters_digits_and_some_signs_make_the_name_of_a_queue(queue: str) -> N
     "queue", ["", "x" * (limits.QUEUE_CHARS_MAX + 1), "a b", "a#b", "é", "q\n", 5, None, ["q"]]
 )
 def test_nothing_else_is_the_name_of_a_queue(queue: Any) -> None:
-    refused("a queue's name has 1 to 128 letters", "bad_name", admit_queue, queue)
-    refused("a queue's name has 1 to 128 letters", "bad_name", admit_job, queue, None)
+    refused("a queue name must have 1 to 128 letters", "bad_name", admit_queue, queue)
+    refused("a queue name must have 1 to 128 letters", "bad_name", admit_job, queue, None)
 
 
 def test_a_worker_has_a_name_of_a_bounded_length() -> None:
@@ -229,9 +229,9 @@ def test_what_no_record_can_hold_is_no_name_of_a_worker(worker: Any, message: st
 @pytest.mark.parametrize(
     ("admit", "least", "most", "message"),
     [
-        (admit_lease, 1, limits.LEASE_MS_MAX, "a lease has 1 to"),
-        (admit_time, 0, limits.KEY_NUMBER_MAX, "a time is 0 to"),
-        (lambda n: admit_job("q", 1, due_ms=n), 0, limits.KEY_NUMBER_MAX, "a time is 0 to"),
+        (admit_lease, 1, limits.LEASE_MS_MAX, "a lease must last 1 to"),
+        (admit_time, 0, limits.KEY_NUMBER_MAX, "a time must be 0 to"),
+        (lambda n: admit_job("q", 1, due_ms=n), 0, limits.KEY_NUMBER_MAX, "a time must be 0 to"),
     ],
 )
 def test_numbers_are_whole_and_within_their_bounds(

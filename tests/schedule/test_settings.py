@@ -89,7 +89,7 @@ def test_a_rate_is_none_or_one_that_can_be_counted_with() -> None:
     admit_settings(QueueSettings(rate=limits.QUEUE_RATE_MIN))
     admit_settings(QueueSettings(rate=0.5))
     for rate in (limits.QUEUE_RATE_MIN * 0.999, 5e-324, float("nan"), float("inf")):
-        with pytest.raises(BadInput, match="rate is"):
+        with pytest.raises(BadInput, match="rate must be"):
             admit_settings(QueueSettings(rate=rate))
 
 

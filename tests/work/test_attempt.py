@@ -307,7 +307,7 @@ class Speechless(Exception):
         (Retry("\ud800"), "\\ud800"),
         (ValueError("\0" * 5_000), "ValueError: \0"),
         (ValueError("\U0001f600" * 5_000), "ValueError: \U0001f600"),
-        (asyncio.CancelledError(), "RuntimeError: the handler awaited something"),
+        (asyncio.CancelledError(), "RuntimeError: the handler awaited a task or future"),
         (ExceptionGroup("g", [ValueError("one")]), "ValueError: one"),
         (
             ExceptionGroup("g", [ValueError("a"), ExceptionGroup("h", [KeyError("b")])]),

@@ -30,7 +30,7 @@ async def fill(app: App, count: int, **options: Any) -> list[str]:
 async def test_a_full_queue_refuses_until_a_job_has_ended() -> None:
     async with bounded(Apps(shared=False)) as app:
         ids = await fill(app, 3)
-        with pytest.raises(QueueFull, match="'q' holds 3 jobs") as refused:
+        with pytest.raises(QueueFull, match="'q' is full: it has 3 unfinished jobs") as refused:
             await app.send("q", 1, key="more")
         assert refused.value.code == "queue_full"
         with pytest.raises(QueueFull):

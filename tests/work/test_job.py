@@ -50,7 +50,7 @@ async def test_what_is_no_step_is_told_before_an_intent_is_recorded() -> None:
                 await step
             said.append(refused.value.message)
         for error in (None, 5, BaseException()):
-            with pytest.raises(BadInput, match="an error or a text"):
+            with pytest.raises(BadInput, match="an exception or a text"):
                 job.fail(error)  # type: ignore[arg-type]
         for key in (None, "k"):
             with pytest.raises(BadInput, match="unknown name 'colour'"):
@@ -58,8 +58,8 @@ async def test_what_is_no_step_is_told_before_an_intent_is_recorded() -> None:
 
     job = await run_one(work)
     assert (job.state, job.stepped, len(said)) == ("succeeded", False, 9)
-    assert said[0] == "a step's name is text, not NoneType"
-    assert said[4] == "the step '0' runs a function, not NoneType"
+    assert said[0] == "a step's name must be text, not NoneType"
+    assert said[4] == "the step '0' needs a function, not NoneType"
 
 
 @virtual
@@ -180,7 +180,7 @@ async def test_two_steps_of_one_name_are_refused() -> None:
         await job.step("s", ran.append, 2)
 
     job = await run_one(work, attempts_max=1)
-    assert "two steps 's'" in job.reason
+    assert "two steps have the name 's'" in job.reason
     assert ran == [1]
 
 

@@ -54,7 +54,7 @@ async def test_what_is_done_at_most_once_is_in_doubt_after_a_crash_in_between() 
     async with declared(cut=False) as app:
         job = await app.wait(id_, 100)
         assert (job.state, job.attempt) == ("in_doubt", 2)
-        assert "attempt 1 was cut off in the step 'pay'" in job.reason
+        assert "attempt 1 was interrupted in the step 'pay'" in job.reason
         assert len(payments.made) == 1
         [letter] = await app.queues.failed("q")
         assert (letter.id, letter.job.state) == (id_, "in_doubt")
@@ -115,7 +115,7 @@ async def test_a_result_that_cannot_be_right_puts_its_step_in_doubt_again() -> N
                 await app.queues.settle(id_, "pay", done=True, result=receipt)
             job = await app.wait(id_)
             assert (job.state, job.attempt) == ("in_doubt", 1)
-            assert f"'pay' is to be settled anew: {receipt} is no receipt" in job.reason
+            assert f"'pay' must be settled again: {receipt} is no receipt" in job.reason
         await app.queues.settle(id_, "pay", done=True, result="by hand")
         assert (await app.wait(id_)).result == "by hand"
     assert len(payments.made) == 1
@@ -128,7 +128,7 @@ async def test_only_a_step_that_has_a_result_can_be_put_in_doubt() -> None:
         await job.reopen("pya", "a slip of the pen")
 
     job = await run_one(work, attempts_max=1)
-    assert (job.state, job.reason) == ("failed", "the step 'pya' has no result that could be wrong")
+    assert (job.state, job.reason) == ("failed", "the step 'pya' has no result to reopen")
 
 
 @virtual
@@ -184,7 +184,7 @@ async def test_what_became_of_a_step_can_be_asked(found: str) -> None:
     assert asked == 1
     if found == "not found out":
         assert (job.state, len(payments.made)) == ("in_doubt", 1)
-        assert "could not be found out: TimeoutError: nobody answers" in job.reason
+        assert "could not be determined: TimeoutError: nobody answers" in job.reason
     else:
         assert job.state == "succeeded"
         assert (job.result, len(payments.made)) == (

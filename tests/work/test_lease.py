@@ -187,7 +187,7 @@ async def test_a_lease_knows_by_its_own_clock_when_it_is_over() -> None:
         await apps.sleep(6)
         assert lease.over
         assert lease.lost
-        with pytest.raises(StaleToken, match="is over"):
+        with pytest.raises(StaleToken, match="has ended"):
             lease.insist()
         assert len(lost) == 1
         assert lost[0] < begun_s + 66

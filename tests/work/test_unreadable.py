@@ -62,7 +62,7 @@ async def test_a_ready_job_that_cannot_be_read_becomes_a_dead_letter(value: byte
     assert alarm is not None
     assert ids[1] in alarm.message
     assert member.store.meters.total("quarantined") == 1
-    with pytest.raises(NotFailed, match="could not be read"):
+    with pytest.raises(NotFailed, match="record is unreadable"):
         await member.run(lambda tx: member.node.schedule.retry(tx, ids[1]))
     await member.run(lambda tx: member.node.schedule.cancel(tx, ids[1]))
     assert await failed(member) == []

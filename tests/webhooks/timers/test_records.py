@@ -150,19 +150,19 @@ def test_what_can_be_a_timer_is_let_in_and_can_be_read_again(spec: Spec) -> None
 LARGE = "x" * limits.BODY_BYTES_MAX
 ANY: Any = object()
 BAD = [
-    (Send("no such name"), "a queue's name"),
+    (Send("no such name"), "a queue name"),
     (Send("q", options=JobOptions(order_key="")), "an order key has"),
     (Send("q", options=JobOptions(limit_key="")), "a limit key has"),
     (Send("q", options=JobOptions(priority=10)), "a priority is"),
     (Send("q", options=JobOptions(attempts_max=-1)), "the number of attempts"),
     (Send("q", options=JobOptions(attempts_max=False)), "the number of attempts .* not False"),
-    (Send("q", LARGE), "a job's body has"),
+    (Send("q", LARGE), "a job body must have"),
     (Send("q", ANY), "cannot be stored"),
     (Call(), "a url or an endpoint, one of them"),
     (Call(url=URL, endpoint="e"), "a url or an endpoint, one of them"),
     (Call(url=URL, attempts_max=-1), "the number of attempts"),
     (Call(url=URL, attempts_max=False), "the number of attempts .* not False"),
-    (Call(url=URL, body=LARGE), "a job's body has"),
+    (Call(url=URL, body=LARGE), "a job body must have"),
     (Call(url=URL, body=ANY), "cannot be stored"),
     (Call(url=ANY), "the url of a timer and its endpoint are text"),
     (Call(url=URL, endpoint=ANY), "the url of a timer and its endpoint are text"),
@@ -186,7 +186,7 @@ def test_the_body_of_a_call_leaves_room_for_what_stands_around_it_in_a_job() -> 
     room = limits.BODY_BYTES_MAX - len(msgspec.json.encode(around))
     admit("ann", "t", Spec(Call(url=URL, body="x" * room), delay_ms=1), NOW_MS)
     for caller, id_, chars in (("ann", "t", room + 1), ("anna", "t", room), ("ann", "t2", room)):
-        with pytest.raises(BadInput, match="a job's body has at most 350000 bytes"):
+        with pytest.raises(BadInput, match="a job body must have at most 350000 bytes"):
             admit(caller, id_, Spec(Call(url=URL, body="x" * chars), delay_ms=1), NOW_MS)
 
 
