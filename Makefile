@@ -10,6 +10,8 @@ AUDIT ?=
 # `make lock UPGRADE=--upgrade` takes the newest versions; without it, pins move only as needed.
 UPGRADE ?=
 WORKERS ?= 2
+# The tests of `make test-versions`; all of them if empty.
+TESTS ?=
 # Where `make demo` listens.
 PORT ?= 8080
 # What is compiled is kept, whatever the surroundings say: tests start hundreds of processes.
@@ -43,7 +45,7 @@ install_self = @$(1)/bin/python -m pip install $(PIP_QUIET) --no-build-isolation
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help walk modules records prose generate demo demo-crash test coverage check lint types tidy deps audit package bundle size bench bench-local bench-peers bench-engine bench-schedule bench-postgres bench-work bench-poison \
+.PHONY: help walk modules records prose generate demo demo-crash test test-versions coverage check lint types tidy deps audit package bundle size bench bench-local bench-peers bench-engine bench-schedule bench-postgres bench-work bench-poison \
 	bench-http bench-rooms bench-seats bench-timers soak-kill soak-inbox soak-server soak-workers soak-postgres soak-schedule soak-locks soak-openapi soak-seats soak-rooms soak-fuzz soak-timers soak-credit soak-console soak-browser \
 	soak-simulate soak-power soak-anonymous soak-chaos soak-mutants pictures docs lock clean
 
@@ -60,6 +62,9 @@ test: lint types ## everything a change must pass, in under 8 minutes
 	@scripts/browser.sh
 	@scripts/npm.sh
 	@$(PYTEST) -n $(WORKERS) --dist worksteal --durations=10
+
+test-versions: ## run the tests on every installed Python from 3.11 to 3.14 (TESTS=tests/api)
+	@scripts/versions.sh -n $(WORKERS) --dist worksteal $(TESTS)
 
 coverage: $(DEV) ## how much of the package the tests run: 90% or more, branches included
 	@$(PYTEST) -n $(WORKERS) --dist worksteal --cov --cov-report=term
@@ -242,7 +247,7 @@ compile = .venv-uv/bin/uv pip compile --quiet --no-config --universal --python-v
 	--output-file requirements/$(1).lock $(2)
 
 clean: ## remove environments, caches and built files
-	rm -rf .venv .venv-attw .venv-bench .venv-docs .venv-node .venv-npm .venv-openapi .venv-package .venv-restate .venv-spectral .venv-temporal .venv-uv build dist site htmlcov .coverage .coverage.* \
+	rm -rf .venv .venv-3.* .venv-attw .venv-bench .venv-docs .venv-node .venv-npm .venv-openapi .venv-package .venv-restate .venv-spectral .venv-temporal .venv-uv build dist site htmlcov .coverage .coverage.* \
 		.hypothesis .mypy_cache .pytest_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 

@@ -242,7 +242,7 @@ def _read_host(name: str) -> tuple[str, Address | None]:
             address = IPv6Address(name[1:-1] if name.endswith("]") else "")
         except ValueError:
             _bad(f"{name} is no IPv6 address")
-        return str(address), address
+        return _spell(address), address
     host = _read_name(name)
     if host is None:
         _bad(f"{name!r} is no name of a host" if name else "there is no host")
@@ -254,6 +254,13 @@ def _read_host(name: str) -> tuple[str, Address | None]:
     if number is None:
         _bad(f"{name} is neither a name nor an IPv4 address")
     return str(number), number
+
+
+def _spell(address: IPv6Address) -> str:
+    """The usual text form. Python before 3.13 writes a mapped IPv4 address in hexadecimal; the
+    form is part of keys, so it is the same on all versions."""
+    mapped = address.ipv4_mapped
+    return str(address) if mapped is None else f"::ffff:{mapped}"
 
 
 def _read_name(name: str) -> str | None:
