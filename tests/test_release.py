@@ -24,6 +24,11 @@ def test_the_npm_package_has_the_version_of_the_python_package() -> None:
     assert manifest["version"] == semantic(onceward.__version__)
 
 
+def test_the_changelog_has_a_section_for_the_version() -> None:
+    sections = re.findall(r"^## \[(.+?)\]", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
+    assert sections[:2] == ["Unreleased", onceward.__version__]
+
+
 def test_workflows_pin_actions_by_commit() -> None:
     for path in (ROOT / ".github" / "workflows").glob("*.yml"):
         for used in re.findall(r"uses: (.+)", path.read_text()):
