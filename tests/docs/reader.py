@@ -102,7 +102,7 @@ class Reader:
             return self._console.run(found)
         if re.match(r"onceward (serve|work)|uvicorn", command):
             return self.serve(command.removesuffix("&").rstrip())
-        if command.startswith("kill "):
+        if re.search("(^|&& )kill ", command):
             self._runs = self._serves = False
             return self._console.run(f"{command}\n{_WAIT}")
         return self._console.run(command)
