@@ -1,8 +1,8 @@
 """Tables: named seats, waitlists and turns of players.
 
-One head for each table says who sits where and what is on; it is written by all who change
-anything there, so two who want the last seat exclude each other, whatever process they are in.
-Those who wait stand in lanes; nobody is overtaken in a lane.
+Each table has one head record with its seats and current game. Every change at the table writes the
+head, so concurrent joins from any process conflict and only one of them gets the last seat. Waiting
+players are queued in lanes; each lane is first in, first out.
 """
 
 from onceward.api.tables import Ending, Leader, Place, Policy, Rating, Seat, Table, Waiter

@@ -9,18 +9,18 @@ from onceward.tables import Change
 
 
 def room_of(table: str) -> str:
-    """The room that shows a table."""
+    """The name of the room with the live view of a table."""
     return TABLE_ROOMS + table
 
 
 class LiveView:
-    """Shows tables in rooms: maps `seats`, `table`, `line`, `waitlist` and `opened`."""
+    """Publishes tables in rooms, as the maps `seats`, `table`, `line`, `waitlist` and `opened`."""
 
     def __init__(self, rooms: Rooms) -> None:
         self._rooms = rooms
 
     async def open(self, tx: Transaction, table: str) -> None:
-        await self.close(tx, table)  # that of one that was closed
+        await self.close(tx, table)  # the view of a closed table with the same id
         await self._rooms.create(tx, room_of(table), meta={"table": table})
 
     async def show(self, tx: Transaction, table: str, changes: list[Change]) -> None:
@@ -40,6 +40,6 @@ def _operation(change: Change) -> op.RoomOperation:
 
 
 def table_of(room: str) -> str | None:
-    """The table that a room shows, or None if it is another room."""
+    """The table of a live view, or None for other rooms."""
     table = room.removeprefix(TABLE_ROOMS)
     return None if table == room else table

@@ -1,7 +1,7 @@
 """The operations of tables: one function each, for HTTP and WebSocket.
 
-A function gets the tables, the caller, the parameters of the path, and the body or the query as
-its operation declares them. Callers check the scope of the operation first, by `insist_on`.
+A function gets the tables, the caller, the path parameters, and the declared body or query. Callers
+check the scope of the operation first, with `insist_on`.
 """
 
 from collections.abc import Awaitable, Callable
@@ -29,7 +29,7 @@ Function = Callable[..., Awaitable[Any]]
 F = TypeVar("F", bound=Function)
 
 FUNCTIONS: dict[str, Function] = {}
-"""By the names of their operations."""
+"""The functions, by the names of their operations."""
 
 
 def answers(operation: Operation[Any]) -> Callable[[F], F]:
@@ -51,8 +51,10 @@ def insist_on(visitor: Visitor, action: Literal["play", "table"], table: str) ->
 
 
 def _insist_on_lane(visitor: Visitor, table: str, lane: str) -> None:
-    """Raise `not_allowed` for a caller without the scope of a lane. The name of a lane has no
-    slash, so the last one divides it from the table."""
+    """Raise `not_allowed` for a caller without the scope of a lane.
+
+    Lane names have no slash, so the last slash separates table and lane.
+    """
     name = f"{table}/{lane}"
     if not (visitor.may("lane", name) or visitor.may("table", table)):
         raise OncewardError(
@@ -61,7 +63,7 @@ def _insist_on_lane(visitor: Visitor, table: str, lane: str) -> None:
 
 
 def _actor(visitor: Visitor, table: str, user: str) -> str:
-    """The user to act for. Raises `not_allowed`."""
+    """The user on whose behalf the caller acts. Raises `not_allowed`."""
     if user not in ("", visitor.user):
         insist_on(visitor, "table", table)
     return user or visitor.user
@@ -120,7 +122,7 @@ async def waitlist(
 async def join(tables: Tables, visitor: Visitor, table: str, asked: api.JoinTable) -> api.Place:
     user = _actor(visitor, table, asked.user)
     if asked.party:
-        insist_on(visitor, "table", table)  # a party consists of other users
+        insist_on(visitor, "table", table)  # a party includes other users
     elif asked.lane and asked.lane != (await tables.get(table)).policy.lanes[-1]:
         _insist_on_lane(visitor, table, asked.lane)
     return await tables.join(table, user, lane=asked.lane, party=asked.party)
@@ -195,8 +197,11 @@ async def rating(tables: Tables, visitor: Visitor, ladder: str, user: str) -> ap
 
 
 class _Call(NamedTuple):
-    """An operation as connections call it. The frame has the parameter `id` of the path as its
-    member `table`; `body` has all others, which are optional, and the body or the query."""
+    """An operation as called over a connection.
+
+    The frame has the path parameter `id` as `table`; `body` has all other parameters, which are
+    optional, and the body or query.
+    """
 
     operation: Operation[Any]
     function: Function

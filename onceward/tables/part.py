@@ -39,14 +39,17 @@ from onceward.tables.waitlist import number_of
 
 
 class Seats:
-    """The tables of one database. All raise `NoSuchTable`; those that change something raise
-    `table_closed` for a closed one. What raises has changed nothing, also for who goes on."""
+    """The tables of one database, within transactions.
+
+    All methods raise `NoSuchTable`; methods that change a table raise `table_closed` for a closed
+    one. A method that raises has changed nothing, so the transaction can continue.
+    """
 
     rounds_type: ClassVar[type[Rounds]] = Rounds
 
     def __init__(self, ids: Ids, slots: int, board: Board | None = None) -> None:
         self.referees: dict[str, Referee] = {}
-        """By the names of their games."""
+        """The referees, by the names of their games."""
         self._ids = ids
         self._rounds = self.rounds_type(ids, slots, self.referees, board)
 
@@ -79,52 +82,56 @@ class Seats:
             policy = self.policy_of(game, from_seconds(policy))
         admit(policy)
         if seats and policy.seats != seats:
-            raise BadInput(f"{game} is played from {', '.join(seats)}", code="bad_policy")
+            raise BadInput(
+                f"{game} has the seats {', '.join(seats)}; use these or leave `seats` out",
+                code="bad_policy",
+            )
         if by != "":
             admit_user(by)
         size = len(encode(meta or {}, ("table", "meta")))
         if type(meta or {}) is not dict or size > limits.SEATS_META_BYTES_MAX:
             raise BadInput(
-                f"the metadata of a table is an object of at most {limits.SEATS_META_BYTES_MAX} "
-                "bytes",
+                "the metadata of a table must be an object of at most "
+                f"{limits.SEATS_META_BYTES_MAX} bytes",
                 code="value_too_large",
             )
         known, head = await tx.get(info_key(id_), Info), await tx.get(head_key(id_), Head)
         if known is not None and head is not None and head.phase != "closed":
-            raise BadInput(f"there is a table {id_!r}", code="table_exists", id=id_)
+            raise BadInput(f"table {id_!r} already exists", code="table_exists", id=id_)
         info = Info(self._ids.new(), policy, tx.now_ms, game, by, meta or {})
         sitting = await self._rounds.make(tx, id_, info)
         await sitting.save()
         return sitting.table()
 
     def policy_of(self, game: str, given: Mapping[str, Any]) -> Policy:
-        """The policy of a table for a game, from its members as JSON has them. Raises
-        `bad_policy`, `no_game`."""
+        """Return the policy of a table for a game, from its JSON members. Raises `bad_policy`,
+        `no_game`."""
         seats = self._seats_of(game)
         return policy_of({**({"seats": seats} if seats else {}), **given})
 
     def _seats_of(self, game: str) -> tuple[str, ...]:
         if type(game) is not str or (game and game not in self.referees):
-            raise BadInput(f"nothing here knows the game {str(game)[:100]!r}", code="no_game")
+            raise BadInput(
+                f"game {str(game)[:100]!r} is not declared in this application", code="no_game"
+            )
         seats: tuple[str, ...] = getattr(self.referees.get(game), "seats", ())
         return seats
 
     @joins
     async def get(self, tx: Transaction, id_: str) -> Table:
-        """A table as it is; a closed one is known for a day."""
+        """Return a table. A closed table stays readable for a day."""
         return (await self._rounds.load(tx, id_, looks=True)).table()
 
     @joins
     async def find(
         self, tx: Transaction, *, prefix: str = "", after: str = "", limit: int = 50
     ) -> list[Table]:
-        """Tables whose ids begin with `prefix`, in the order of their ids, from behind `after`
-        on."""
+        """Return tables whose ids begin with `prefix`, ordered by id, starting after `after`."""
         if type(limit) is not int or not 0 < limit <= limits.PAGE_JOBS:
-            raise BadInput(f"a page has 1 to {limits.PAGE_JOBS} tables, not {limit}")
+            raise BadInput(f"limit must be 1 to {limits.PAGE_JOBS}, not {limit}")
         for text in (prefix, after):
             if text and not names_fit(text, limits.SEATS_ID_BYTES_MAX):
-                raise BadInput("this cannot be part of the id of a table", code="bad_name")
+                raise BadInput("prefix and after must be parts of table ids", code="bad_name")
         start = keys.join(prefix) if prefix else ""
         end = start + "\U0010ffff" if prefix else None
         if after:
@@ -137,12 +144,12 @@ class Seats:
             try:
                 found.append(await self.get(tx, id_))
             except NoSuchTable:
-                pass  # it has just expired
+                pass  # the table has just expired
         return found
 
     @joins
     async def pause(self, tx: Transaction, id_: str) -> Table:
-        """Stop all clocks, begin no game and seat nobody, until `resume`; twice is once."""
+        """Stop all clocks, and start no games and seat no players until `resume`. Idempotent."""
         sitting = await self._rounds.load(tx, id_)
         sitting.must_be_open()
         if not sitting.head.paused_ms:
@@ -153,7 +160,7 @@ class Seats:
     @joins
     @whole
     async def resume(self, tx: Transaction, id_: str) -> Table:
-        """Go on where it was paused; twice is once."""
+        """Resume a paused table. Idempotent."""
         sitting = await self._rounds.load(tx, id_)
         sitting.must_be_open()
         if sitting.head.paused_ms:
@@ -165,7 +172,7 @@ class Seats:
     @joins
     @whole
     async def close(self, tx: Transaction, id_: str) -> Table:
-        """End it for everyone, at once; a game that is on does not count. Twice is once."""
+        """Close the table immediately; a running game does not count. Idempotent."""
         sitting = await self._rounds.load(tx, id_)
         if sitting.head.phase != "closed":
             await self._rounds.close(sitting)
@@ -173,7 +180,7 @@ class Seats:
 
     @joins
     async def rating(self, tx: Transaction, ladder: str, user: str) -> Rating | None:
-        """How well someone plays, or None if it is not known."""
+        """Return the rating of a user, or None."""
         admit_user(user)
         _admit_ladder(ladder)
         return await tx.get(rating_key(ladder, user), Rating)
@@ -187,20 +194,20 @@ class Seats:
         limit: int = 100,
         after: tuple[int, str] | None = None,
     ) -> list[Leader]:
-        """The best players, the best one first, from behind a rating and user on."""
+        """Return the players by rating, highest first, starting after a rating and user."""
         _admit_ladder(ladder)
         if type(limit) is not int or not 0 < limit <= limits.LIST_MAX:
-            raise BadInput(f"a list has 1 to {limits.LIST_MAX} entries, not {limit}")
+            raise BadInput(f"limit must be 1 to {limits.LIST_MAX}, not {limit}")
         start = ""
         if after is not None:
             try:
                 rating, user = after
             except (TypeError, ValueError):
-                told = "a list goes on behind a rating and a user"
+                told = "after must be a pair of rating and user"
                 raise BadInput(told, code="bad_value") from None
             admit_user(user)
             if type(rating) is not int or not 0 <= rating <= limits.SEATS_RATING_MAX:
-                raise BadInput(f"a rating is 0 to {limits.SEATS_RATING_MAX}", code="bad_value")
+                raise BadInput(f"a rating must be 0 to {limits.SEATS_RATING_MAX}", code="bad_value")
             start = keys.after(keys.join(limits.SEATS_RATING_MAX - rating, user))
         rows = await tx.scan(ladder_partition(ladder), Rating, start=start, limit=limit)
         return [
@@ -209,7 +216,7 @@ class Seats:
             for one in [row.value]
         ]
 
-    # What people do.
+    # Actions of players.
 
     @joins
     @whole
@@ -222,12 +229,14 @@ class Seats:
         lane: str = "",
         party: Sequence[str] = (),
     ) -> Place:
-        """Take the first free seat, or stand at the back of a lane; who is there stays where it
-        is, and so does who plays at a table that was opened from here. With a party all sit down
-        at the same time or wait together. Raises `BadInput`, with the code `table_full` if as
-        many wait as may."""
+        """Take the first free seat, or the last place of a lane.
+
+        Users who are already at the table, or who play at a table that it opened, keep their place.
+        A party sits down or waits together. Raises `BadInput`; the code is `table_full` if the
+        waitlist is full.
+        """
         if isinstance(party, str) or not isinstance(party, Collection):
-            raise BadInput("a party is a list of names")
+            raise BadInput("a party must be a list of names")
         users = [user, *party]
         for name in users:
             admit_user(name)
@@ -237,11 +246,13 @@ class Seats:
         lane = lane or policy.lanes[-1]
         if lane not in policy.lanes:
             lanes = ", ".join(policy.lanes)
-            raise BadInput(f"the lanes here are {lanes}, not {str(lane)[:100]!r}")
+            raise BadInput(f"unknown lane {str(lane)[:100]!r}; this table has {lanes}")
         if len(users) > policy.party_max or len(set(users)) < len(users):
-            raise BadInput(f"a party is of 1 to {policy.party_max} different people here")
+            raise BadInput(f"a party must have 1 to {policy.party_max} different users here")
         if policy.bot_ms and not set(users).isdisjoint(policy.bots):
-            raise BadInput(f"bots are called {', '.join(policy.bots)} here", code="bad_name")
+            raise BadInput(
+                f"the names of bots are reserved here: {', '.join(policy.bots)}", code="bad_name"
+            )
         stand = await sitting.stand(user)
         if stand is not None and stand.role != "watching":
             await self._is_here(sitting, user, acts=True)
@@ -258,7 +269,8 @@ class Seats:
         place = await self._placed(sitting, user)
         if place.role == "waiting" and place.waiting > policy.waitlist_max:
             raise BadInput(
-                f"{policy.waitlist_max} wait at {id_!r}, and no more may", code="table_full"
+                f"the waitlist of {id_!r} is full ({policy.waitlist_max} users); retry later",
+                code="table_full",
             )
         return place
 
@@ -268,14 +280,16 @@ class Seats:
             if known is None:
                 opened = await self._rounds.plays_at(sitting, name)
                 if opened:
-                    raise BadInput(f"{name!r} is at the table {opened!r}, which was opened here")
+                    raise BadInput(
+                        f"{name!r} already plays at table {opened!r}, which was opened from here"
+                    )
                 continue
             if known.role != "watching":
-                raise BadInput(f"{name!r} is {known.role} at the table {sitting.id!r} already")
+                raise BadInput(f"{name!r} is already {known.role} at table {sitting.id!r}")
             sitting.head.spectators -= 1
 
     def _sits_at_once(self, sitting: OpenTable, size: int, tier: int) -> bool:
-        """Whether there is a seat, and nobody who came before."""
+        """Whether enough seats are free and the waitlist has no earlier users."""
         head, policy = sitting.head, sitting.policy
         if sitting.rests or policy.opens or head.phase == "playing" or head.waiting:
             return False
@@ -286,8 +300,10 @@ class Seats:
     @joins
     @whole
     async def leave(self, tx: Transaction, id_: str, user: str) -> Place:
-        """Get up, or out of the line, with all of one's party there; who is not there stays away.
-        Who leaves a game has lost it."""
+        """Leave the seat or waitlist, together with the waiting party. Idempotent.
+
+        A player who leaves during a game loses it.
+        """
         admit_user(user)
         sitting = await self._rounds.load(tx, id_)
         sitting.must_be_open()
@@ -314,7 +330,8 @@ class Seats:
     @joins
     @whole
     async def watch(self, tx: Transaction, id_: str, user: str) -> Place:
-        """Be a spectator; who sits or waits there stays where it is. Raises `table_full`."""
+        """Become a spectator. Users with a seat or a place in the waitlist keep it. Raises
+        `table_full`."""
         admit_user(user)
         sitting = await self._rounds.load(tx, id_)
         sitting.must_be_open()
@@ -322,7 +339,9 @@ class Seats:
         if stand is None:
             most = sitting.policy.spectators_max
             if sitting.head.spectators >= most:
-                raise BadInput(f"{most} watch {id_!r}, and no more may", code="table_full")
+                raise BadInput(
+                    f"{id_!r} has the maximum of {most} spectators; retry later", code="table_full"
+                )
             await sitting.watch(user)
             await sitting.save()
         return await self._placed(sitting, user)
@@ -330,8 +349,11 @@ class Seats:
     @joins
     @whole
     async def ready(self, tx: Transaction, id_: str, user: str) -> Place:
-        """Say that one is ready, or wants to play again. When all are, the game begins. It means
-        nothing while nobody is asked. Raises `not_seated`."""
+        """Confirm that the user is ready, or wants to play again. The game starts when all have
+        confirmed.
+
+        It has no effect while the table asks for no confirmation. Raises `not_seated`.
+        """
         sitting = await self._seated(tx, id_, user)
         seat = sitting.seat_of(user)
         assert seat is not None
@@ -345,10 +367,12 @@ class Seats:
     @joins
     @whole
     async def move(self, tx: Transaction, id_: str, user: str, move: Any, *, key: str = "") -> Any:
-        """Let the referee judge a move of someone who is seated; returns its answer. With a key
-        it is made once: the last one again gets the same answer. Raises `not_seated`, `no_game`,
-        `not_your_turn`, `out_of_time`, `table_paused`, `key_reused` if the key was that of
-        another move, and what the referee raises."""
+        """Pass a move of a seated user to the referee; returns the referee's response.
+
+        With a key the call is idempotent: repeating the last move returns the same response. Raises
+        `not_seated`, `no_game`, `not_your_turn`, `out_of_time`, `table_paused`, `key_reused` if the
+        key was used for another move, and errors of the referee.
+        """
         admit_user(user)
         if key:
             admit_move_key(key)
@@ -356,22 +380,22 @@ class Seats:
             stand = await known.stand(user)
             if stand is not None and stand.key == key:
                 if stand.made != _digest(move):
-                    raise KeyReused(f"the key {key!r} came with another move before; use a new key")
+                    raise KeyReused(f"the key {key!r} was used for another move; use a new key")
                 kind = getattr(self.referees.get(known.info.game), "answers", Any)
                 return msgspec.convert(stand.answer, kind)
         sitting = await self._seated(tx, id_, user)
         self._must_play(sitting)
         if sitting.head.paused_ms:
-            raise BadInput(f"the table {id_!r} is paused", code="table_paused")
+            raise BadInput(f"table {id_!r} is paused", code="table_paused")
         seat = sitting.seat_of(user)
         assert seat is not None
         if not seat.turn and any(other.turn for other in sitting.head.seats.values()):
-            raise BadInput("it is someone else's turn", code="not_your_turn")
+            raise BadInput("it is another player's turn", code="not_your_turn")
         if seat.turn and 0 < seat.due_ms <= sitting.now_ms:
-            raise BadInput("the time for this move is over", code="out_of_time")
+            raise BadInput("the time for this move has run out", code="out_of_time")
         referee = self._rounds.referee(sitting)
         if referee is None:
-            raise BadInput(f"the table {id_!r} has no game with moves", code="no_game")
+            raise BadInput(f"table {id_!r} has no game with moves", code="no_game")
         await self._is_here(sitting, user, acts=True)
         answer = await referee.move(UserTransaction(tx), sitting.table(), user, move)
         if key:
@@ -387,10 +411,12 @@ class Seats:
     async def turn(
         self, tx: Transaction, id_: str, users: Collection[str], *, keep: bool = False
     ) -> None:
-        """Say for whom the game waits. Their clocks run from now on; with `keep`, those of them
-        who were to move already go on with the time they have left. For referees."""
+        """Set the users whose turn it is, and start their clocks. For referees.
+
+        With `keep`, users whose turn it already was keep their remaining time.
+        """
         if isinstance(users, str) or not isinstance(users, Collection):
-            raise BadInput("those whose turn it is are a list of names")
+            raise BadInput("users must be a list of names")
         names = list(users)
         sitting = await self._rounds.load(tx, id_)
         self._must_play(sitting)
@@ -408,17 +434,19 @@ class Seats:
     async def result(
         self, tx: Transaction, id_: str, winners: Sequence[str], *, game: int | None = None
     ) -> Ending:
-        """End the game that is on: these have won, and the others have lost; nobody, and it is a
-        draw. Losers get up, others sit down, ratings change, and the next game begins, all with
-        this commit. With `game` it must be that one. Raises `no_game`, `other_game`,
-        `not_seated`. For referees and servers: no client says who has lost."""
+        """End the running game. `winners` win and all others lose; without winners it is a draw.
+
+        Losers get up, waiting players sit down, ratings change and the next game starts, all in
+        this commit. With `game`, only that game is ended. Raises `no_game`, `other_game`,
+        `not_seated`. For referees and servers; clients cannot report results.
+        """
         if isinstance(winners, str) or not isinstance(winners, Collection):
-            raise BadInput("winners are a list of names")
+            raise BadInput("winners must be a list of names")
         sitting = await self._rounds.load(tx, id_)
         sitting.must_be_open()
         if game is not None and game != sitting.head.game:
             raise BadInput(
-                f"game {sitting.head.game} is on at {id_!r}, not {game}", code="other_game"
+                f"game {sitting.head.game} is running at {id_!r}, not {game}", code="other_game"
             )
         self._must_play(sitting)
         for user in winners:
@@ -428,14 +456,14 @@ class Seats:
 
     @joins
     async def draw(self, tx: Transaction, id_: str, *, game: int | None = None) -> Ending:
-        """End the game that is on: nobody has won."""
+        """End the running game as a draw."""
         return await self.result(tx, id_, (), game=game)
 
-    # Connections, and signs of life.
+    # Connections and heartbeats.
 
     @joins
     async def away(self, tx: Transaction, id_: str, user: str) -> Place:
-        """The connection is lost: the seat is kept for the time of grace. Once for several."""
+        """Record a lost connection. The seat is kept for the grace period. Idempotent."""
         admit_user(user)
         sitting = await self._rounds.load(tx, id_)
         seat = sitting.seat_of(user)
@@ -447,14 +475,14 @@ class Seats:
 
     @joins
     async def back(self, tx: Transaction, id_: str, user: str) -> Place:
-        """The connection is there again: the seat is kept for good. Also a sign of life."""
+        """Record a restored connection, which also counts as a heartbeat."""
         await self.heartbeat(tx, id_, user)
         return await self.place(tx, id_, user)
 
     @joins
     async def heartbeat(self, tx: Transaction, id_: str, user: str) -> None:
-        """Give a sign of life. Of those who wait it touches nothing but their own record; for
-        those who play it does not count as a move."""
+        """Record a heartbeat. For waiting users it writes only their own record; for players it
+        does not count as a move."""
         admit_user(user)
         info = await self._rounds.info(tx, id_)
         stand = await tx.get(stand_key(id_, info.epoch, user), Stand)
@@ -468,8 +496,8 @@ class Seats:
             tx.put(key, tx.now_ms, expires_at_ms=tx.now_ms + kept_ms)
 
     async def _is_here(self, sitting: OpenTable, user: str, *, acts: bool = False) -> None:
-        """The connection is there; who sits and waits for others has given a sign, and who acts
-        is not idle."""
+        """Record that a user is connected. For a seated user it is a heartbeat; `acts` resets
+        idleness."""
         head, policy, now_ms = sitting.head, sitting.policy, sitting.now_ms
         seat = sitting.seat_of(user)
         if seat is None or seat.bot:
@@ -477,7 +505,7 @@ class Seats:
         changed, seat.away_ms = seat.away_ms > 0, 0
         if acts and seat.idle:
             changed, seat.idle = True, 0
-        # Not with every sign, but when a share of the time has passed.
+        # Written only after a share of the time has passed, not with every heartbeat.
         fresh_ms = now_ms + policy.waiting_ms - policy.waiting_ms // limits.SEATS_SIGNS
         runs = not head.paused_ms
         if runs and head.phase == "waiting" and 0 < seat.due_ms < fresh_ms:
@@ -489,15 +517,15 @@ class Seats:
             await sitting.save()
 
     async def tick(self, tx: Transaction, entry: Key) -> None:
-        """The time has come to look at a table."""
+        """Process the due entry of a table."""
         await self._rounds.tick(tx, entry)
 
     async def purge(self, tx: Transaction, entry: Key) -> None:
-        """Remove some of what a closed table has left."""
+        """Remove some records of a closed table."""
         await self._rounds.purge(tx, entry)
 
     async def expire(self, tx: Transaction, entry: Key) -> None:
-        """Look for a sign of life of one who waits or watches."""
+        """Check for a heartbeat of a waiting user or spectator, and remove those without one."""
         due_ms, id_, epoch, user, _ = keys.split(entry[1])
         tx.delete(entry)
         sitting = await self._rounds.current(tx, id_, epoch)
@@ -526,19 +554,22 @@ class Seats:
         return [stand_key(id_, epoch, user), heartbeat_key(id_, epoch, user)]
 
     async def fetch(self, tx: Transaction, users: Sequence[tuple[str, str]]) -> None:
-        """Read what most calls of these users read, with one call: each is given with its table,
-        the same for all. Names that cannot be, and a missing table, are left to the calls."""
+        """Prefetch the records of calls for these users with one read.
+
+        Each entry is a user with its table; the table is the same for all. Invalid names and
+        missing tables are left to the calls.
+        """
         id_ = users[0][0]
         info = await tx.get(info_key(id_), Info, cached=True)
         if info is not None:
             known = [user for _, user in users if names_fit(user, limits.SEATS_USER_BYTES_MAX)]
             await tx.fetch([stand_key(id_, info.epoch, user) for user in known])
 
-    # Looking.
+    # Queries.
 
     @joins
     async def place(self, tx: Transaction, id_: str, user: str) -> Place:
-        """Where someone is at a table: exact, at the cost of a few records."""
+        """Return the exact place of a user at a table. It costs a few reads."""
         admit_user(user)
         sitting = await self._rounds.load(tx, id_, looks=True)
         return await self._place(sitting, user, await sitting.stand(user))
@@ -547,12 +578,14 @@ class Seats:
     async def waitlist(
         self, tx: Transaction, id_: str, *, after: str = "", limit: int = 50, public: bool = False
     ) -> list[Waiter]:
-        """Those who wait at a table, lane by lane: lanes of higher priority first, then lower tiers
-        and smaller parties; in a lane, whoever came first. `after` is the `waiter_key` to go on
-        behind. If it is `public`, there are no names where the policy hides them. Raises
-        `bad_value`."""
+        """Return the users on the waitlist, by lane.
+
+        Lanes are ordered by priority, then by lower tier, then by smaller party; a lane is first
+        in, first out. `after` is the `waiter_key` of the last entry of the previous page. With
+        `public`, names are omitted where the policy hides them. Raises `bad_value`.
+        """
         if type(limit) is not int or not 0 < limit <= limits.LIST_MAX:
-            raise BadInput(f"a list has 1 to {limits.LIST_MAX} entries, not {limit}")
+            raise BadInput(f"limit must be 1 to {limits.LIST_MAX}, not {limit}")
         sitting = await self._rounds.load(tx, id_, looks=True)
         lanes = sitting.head.lanes
 
@@ -561,7 +594,7 @@ class Seats:
 
         last, start = _read_waiter_key(after)
         if last and last not in lanes:
-            raise BadInput(f"nobody has waited in the lane {last[:100]!r}", code="bad_value")
+            raise BadInput(f"unknown lane {last[:100]!r} in after", code="bad_value")
         found: list[Waiter] = []
         for key in sorted(lanes, key=rank):
             if len(found) < limit and (not last or rank(key) >= rank(last)):
@@ -585,7 +618,7 @@ class Seats:
         ]
 
     async def _placed(self, sitting: OpenTable, user: str) -> Place:
-        """Where someone is by what was done here."""
+        """Return the place of a user after the changes of this call."""
         if sitting.judged:
             sitting = await self._rounds.load(sitting.tx, sitting.id, looks=True)
         return await self._place(sitting, user, await sitting.stand(user))
@@ -623,35 +656,35 @@ class Seats:
         sitting.must_be_open()
         seat = sitting.seat_of(user)
         if seat is None or seat.bot:
-            raise BadInput(f"{user!r} does not sit at {id_!r}", code="not_seated")
+            raise BadInput(f"{user!r} has no seat at {id_!r}", code="not_seated")
         return sitting
 
     def _must_play(self, sitting: OpenTable) -> None:
         if sitting.head.phase != "playing":
-            raise BadInput(f"no game is on at {sitting.id!r}", code="no_game")
+            raise BadInput(f"no game is running at {sitting.id!r}", code="no_game")
 
 
 def waiter_key(waiter: Waiter) -> str:
-    """Where a list goes on behind a place in the waitlist."""
+    """The cursor of a list after this entry of the waitlist."""
     return keys.join(waiter.lane, waiter.number)
 
 
 def _read_waiter_key(key: str) -> tuple[str, int]:
-    """The lane and the number that come next; an empty lane without a key."""
+    """The lane and number where the next page starts; an empty lane without a cursor."""
     if key == "":
         return "", 0
     try:
         lane, number = keys.split(key)
         return lane, int(number) + 1
     except (TypeError, ValueError, AttributeError) as error:
-        raise BadInput("this is not the key of a place in a waitlist", code="bad_value") from error
+        raise BadInput("after is not the key of a waitlist entry", code="bad_value") from error
 
 
 def _digest(move: Any) -> str:
-    """Of a move as JSON: the same for the same move."""
+    """A digest of a move as JSON."""
     return blake2b(encode(move, ("move", "value"), order="sorted"), digest_size=16).hexdigest()
 
 
 def _admit_ladder(ladder: str) -> None:
     if not names_fit(ladder, limits.SEATS_NAME_BYTES_MAX):
-        raise BadInput("this cannot be the name of a ladder", code="bad_name")
+        raise BadInput("invalid name of a ladder", code="bad_name")

@@ -22,14 +22,14 @@ KINDS: dict[str, dict[str, Any]] = {
     },
     "ranked": {"rated": True, "tiers": (1_000, 1_200, 1_400, 1_600), "turn_ms": 30_000},
 }
-"""What the kinds of tables say where nothing else is said."""
+"""Default rules of each kind of table."""
 
 _TIMES = tuple(name for name in Policy.__struct_fields__ if name.endswith("_ms"))
 
 
 def from_seconds(given: Any) -> dict[str, Any]:
-    """The members of a policy as JSON has them, from those that a program gives: its durations are
-    in seconds (`turn_s`). Raises `bad_policy`."""
+    """Convert the members of a policy from Python units (durations in seconds: `turn_s`) to those
+    of JSON. Raises `bad_policy`."""
     try:
         return in_milliseconds(Policy, {} if given is None else given)
     except BadInput as error:
@@ -37,24 +37,23 @@ def from_seconds(given: Any) -> dict[str, Any]:
 
 
 def policy_of(given: Mapping[str, Any] | None = None) -> Policy:
-    """A policy from its members as JSON has them; what is missing is as its kind says. Raises
-    `bad_policy`."""
+    """Build a policy from its JSON members, with defaults of its kind. Raises `bad_policy`."""
     given = given or {}
     kind = given.get("kind", "classic")
     if type(kind) is not str or kind not in KINDS:
-        raise _bad(f"kind is one of {', '.join(KINDS)}, not {str(kind)[:50]!r}")
+        raise _bad(f"unknown kind {str(kind)[:50]!r}; use one of {', '.join(KINDS)}")
     try:
         policy = msgspec.convert({**KINDS[kind], **given}, Policy)
     except (msgspec.ValidationError, UnicodeEncodeError) as error:
-        told = str(error).replace("Object contains unknown field", "there is no rule")
+        told = str(error).replace("Object contains unknown field", "unknown rule")
         raise _bad(told) from error
     admit(policy)
     return policy
 
 
 def admit(policy: Policy) -> None:
-    """Raise `bad_policy` for what no table can go by."""
-    try:  # one that was made in a program may say anything, and has to be read again
+    """Raise `bad_policy` for an invalid policy."""
+    try:  # a policy built in Python was not validated by msgspec
         msgspec.convert(msgspec.to_builtins(policy), Policy)
     except (msgspec.ValidationError, TypeError, UnicodeEncodeError) as error:
         raise _bad(str(error)) from error
@@ -62,9 +61,9 @@ def admit(policy: Policy) -> None:
     _admit_names(policy.lanes, "lanes", limits.SEATS_LANES_MAX)
     _admit_names(policy.bots, "bots", limits.SEATS_MAX)
     if policy.bot_ms and len(policy.bots) < len(policy.seats) - 1:
-        raise _bad(f"bots need names for {len(policy.seats) - 1} of them")
+        raise _bad(f"bots needs {len(policy.seats) - 1} names")
     if any("/" in name for name in policy.lanes):
-        raise _bad("lanes have no / in their names: tier and size of party stand behind one")
+        raise _bad("a lane's name must not contain '/', which separates tier and party size")
     for name in _TIMES:
         _admit_number(policy, name, 0, limits.SEATS_MS_MAX)
     for name in ("max_wins", "max_draws"):
@@ -77,21 +76,23 @@ def admit(policy: Policy) -> None:
     if policy.ladder:
         _admit_name(policy.ladder, "ladder")
     if any(not 0 <= tier <= limits.SEATS_RATING_MAX for tier in policy.tiers):
-        raise _bad(f"tiers are ratings of 0 to {limits.SEATS_RATING_MAX}")
+        raise _bad(f"tiers must be ratings of 0 to {limits.SEATS_RATING_MAX}")
     if list(policy.tiers) != sorted(set(policy.tiers)):
-        raise _bad("tiers go up: each begins at a higher rating than the one before")
+        raise _bad("tiers must be in ascending order")
     lanes = len(policy.lanes) * (len(policy.tiers) + 1) * policy.party_max
     if lanes > limits.SEATS_LANES_MAX:
         raise _bad(
-            f"lanes for each tier and size of party are at most {limits.SEATS_LANES_MAX} together, "
-            f"not {lanes}"
+            f"a table has at most {limits.SEATS_LANES_MAX} lanes, not {lanes}; "
+            "each tier and party size has its own"
         )
     if policy.opens and policy.ends_empty:
-        raise _bad("a table that opens others has nobody seated: it cannot end when empty")
+        raise _bad(
+            "a table that opens other tables has no seated players, so it cannot end when empty"
+        )
 
 
 def names_fit(name: Any, bytes_max: int) -> bool:
-    """Whether it is text that can be a name: in a key, and for people."""
+    """Whether a value is text that is valid as a name."""
     if type(name) is not str or not name or "\x00" in name:
         return False
     try:
@@ -102,22 +103,22 @@ def names_fit(name: Any, bytes_max: int) -> bool:
 
 def _admit_names(names: tuple[str, ...], what: str, most: int) -> None:
     if not 0 < len(names) <= most:
-        raise _bad(f"{what} are 1 to {most} names, not {len(names)}")
+        raise _bad(f"{what} must have 1 to {most} names, not {len(names)}")
     for name in names:
         _admit_name(name, what)
     if len(set(names)) < len(names):
-        raise _bad(f"{what} have names that are there once")
+        raise _bad(f"{what} must have distinct names")
 
 
 def _admit_name(name: str, what: str) -> None:
     if not names_fit(name, limits.SEATS_NAME_BYTES_MAX):
-        raise _bad(f"{what}: a name has 1 to {limits.SEATS_NAME_BYTES_MAX} bytes of text")
+        raise _bad(f"{what}: a name must have 1 to {limits.SEATS_NAME_BYTES_MAX} bytes of text")
 
 
 def _admit_number(policy: Policy, name: str, least: int, most: int) -> None:
     value = getattr(policy, name)
     if type(value) is not int or not least <= value <= most:
-        raise _bad(f"{name} is {least} to {most}, not {str(value)[:50]}")
+        raise _bad(f"{name} must be {least} to {most}, not {str(value)[:50]}")
 
 
 def _bad(message: str) -> BadInput:

@@ -1,8 +1,8 @@
 """Presence of players at a table, derived from connections to its live view.
 
-The node that serves the room knows all its connections, whichever node they came to. When the last
-one of a user is lost the seat is kept for the time of grace; when one is there again, for good.
-Whoever is connected gives signs of life by that alone.
+The node that serves the room sees all its connections, from all nodes. When the last connection of
+a user is lost, the seat is kept for the grace period; a new connection ends that period.
+Connections count as heartbeats.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ _TRIES = 10
 
 
 class Presence:
-    """One per process."""
+    """Tracks the connected users of tables. One per process."""
 
     def __init__(self, store: Store, hub: Hub, tables: Tables) -> None:
         self._clock = store.clock
@@ -37,7 +37,8 @@ class Presence:
         hub.on_over(self._lost_sight)
 
     async def close(self) -> None:
-        """Notice nothing any more, least of all that the node lets everyone go; twice is once."""
+        """Stop tracking, so that the shutdown of a node is not seen as lost connections.
+        Idempotent."""
         self._closed = True
         self._here.clear()
         tasks = [*self._telling.values(), *self._keeping.values()]
@@ -61,8 +62,8 @@ class Presence:
             self._telling[table, user] = self._hub.spawn(self._tell(table, user))
 
     def _lost_sight(self, room: str) -> None:
-        """Another node serves the room from now on, or none: it is not for this one to say who is
-        gone, nor who lives."""
+        """Drop the connections of a room that this node does not serve now; its new node tracks
+        them."""
         table = table_of(room)
         if table is not None:
             self._here.pop(table, None)
@@ -71,7 +72,7 @@ class Presence:
                 task.cancel()
 
     async def _tell(self, table: str, user: str) -> None:
-        """Let the seat know, until what it knows is so."""
+        """Record the user's presence at the table, repeated until it is up to date."""
         try:
             told: bool | None = None
             tries = 0
@@ -80,18 +81,18 @@ class Presence:
                     await (self._tables.back if here else self._tables.away)(table, user)
                     told = here
                 except BadInput:
-                    return  # there is no such table, or no such user
+                    return  # the table or user does not exist
                 except PASSING as error:
                     tries += 1
-                    logger.warning("cannot tell the table %s of %s: %s", table, user, error)
+                    logger.warning("cannot update table %s for user %s: %s", table, user, error)
                     await self._clock.sleep(limits.POLL_S)
         except OncewardError as error:
-            logger.error("cannot tell the table %s of %s: %s", table, user, error)
+            logger.error("cannot update table %s for user %s: %s", table, user, error)
         finally:
             self._telling.pop((table, user), None)
 
     async def _keep_alive(self, table: str) -> None:
-        """Give signs of life for all who are connected, as long as any are."""
+        """Record heartbeats for all connected users while there are any."""
         try:
             policy = (await self._tables.get(table)).policy
             if not policy.waiting_ms:
@@ -103,11 +104,11 @@ class Presence:
                     try:
                         await self._tables.heartbeat(table, users[start : start + _SIGNS_AT_ONCE])
                     except PASSING as error:
-                        logger.warning("no signs of life at the table %s: %s", table, error)
+                        logger.warning("cannot record heartbeats at table %s: %s", table, error)
         except BadInput:
-            pass  # there is no such table any more
+            pass  # the table was removed
         except OncewardError as error:
-            logger.error("no signs of life at the table %s: %s", table, error)
+            logger.error("cannot record heartbeats at table %s: %s", table, error)
         finally:
             self._keeping.pop(table, None)
             if not self._here.get(table):

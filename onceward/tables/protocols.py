@@ -10,39 +10,44 @@ from onceward.store.user_records import UserTransaction
 
 
 class Referee(Protocol):
-    """Judges the games of one name. All is called within the transaction that it is about; what
-    it writes is part of that commit, and what it raises undoes all of it."""
+    """Judges the games of one name.
+
+    All methods run in the transaction of the table: their writes are part of that commit, and an
+    exception rolls it back.
+    """
 
     async def begin(self, tx: UserTransaction, table: Table) -> None:
-        """The game `table.number` begins with those who are seated. If it is over with that, it may
-        be ended at once: the next one begins with another commit."""
+        """Start the game `table.number` with the seated players. It may end the game immediately;
+        the next one then starts in another commit."""
 
     async def move(self, tx: UserTransaction, table: Table, user: str, move: Any) -> Any:
-        """Someone who is seated moves. Raises `BadInput` for what is no legal move; says whose
-        turn it is by `Seats.turn`, and ends the game by `Seats.result`. What it returns is the
-        answer."""
+        """Judge a move of a seated user; the return value is the response.
+
+        Raises `BadInput` for an illegal move. Sets the turn with `Seats.turn` and ends the game
+        with `Seats.result`.
+        """
 
     async def ended(self, tx: UserTransaction, table: Table, ending: Ending) -> None:
-        """A game has ended: by its result, or because someone left or ran out of time. `table` is
-        as it was before anyone got up."""
+        """Called after a game has ended: by its result, a departure or a timeout. `table` has the
+        seats as they were during the game."""
 
 
 class Board(Protocol):
-    """Shows a table to all who watch: the parts know nothing of rooms."""
+    """Publishes a table to its spectators. Keeps this package independent of rooms."""
 
     async def open(self, tx: Transaction, table: str) -> None:
-        """There is a table."""
+        """Publish a new table."""
 
     async def show(self, tx: Transaction, table: str, changes: list["Change"]) -> None:
-        """Things have changed, with this commit."""
+        """Publish changes of a table in this commit."""
 
     async def close(self, tx: Transaction, table: str) -> None:
-        """There is one no more."""
+        """Remove the view of a table."""
 
 
 class Change(msgspec.Struct, frozen=True):
-    """One entry of a live view: a value under a key of a map, or none any more. Without a key the
-    whole map is gone."""
+    """One change of a live view: the value of a key of a map, or its removal. Without a key the
+    whole map is removed."""
 
     map: str
     key: str = ""

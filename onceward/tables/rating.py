@@ -8,15 +8,18 @@ from onceward.api.tables import Rating
 
 
 def expected(mine: int, other: int) -> float:
-    """The share of games that one with this rating wins against another."""
+    """The expected score of a rating against another, from 0 to 1."""
     return 1 / (1 + math.pow(10, (other - mine) / 400))
 
 
 def rated(
     before: Mapping[str, Rating], winners: Collection[str], step: int, now_ms: int
 ) -> dict[str, Rating]:
-    """The ratings after a game; without winners it is a draw. Each pair counts as a game of its
-    own, by a share; the sum of all ratings stays, unless one would fall below nothing."""
+    """Return the ratings after a game; without winners it is a draw.
+
+    Each pair of players counts as one game with a fraction of the step. The sum of all ratings is
+    constant, unless a rating would fall below 0.
+    """
     users = list(before)
     scores = {user: _score(user, winners) for user in users}
     change = dict.fromkeys(users, 0)

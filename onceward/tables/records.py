@@ -1,10 +1,10 @@
 """Records of tables: structs and keys.
 
-The head of a table is written by all who change seats or line, and checked by all who decide from
-them. Whoever is at a table has a record there, so nobody is there twice. Those who wait stand in
-lanes, each with a number; how many of the lower numbers have gone is counted in blocks, so that a
-position is found without a list. All of it stands under the table's epoch: a table that was
-closed can be made again while what is left of the old one is removed.
+Every change of seats or waitlist writes the head of the table, and every decision based on them
+checks it. Each user at a table has one record there, so a user cannot be there twice. Waiters have
+numbered places in lanes. Blocks count the removed numbers, so that positions are found without
+reading the list. All records are under the table's epoch, so that an id can be used again while the
+records of a closed table are still being removed.
 """
 
 from typing import Any, Final
@@ -22,15 +22,15 @@ from onceward.tables.policy import names_fit
 TABLES: Final = "tables"
 TABLE: Final = "table"
 CLOCK_DUE: Final = "seats-clock"
-"""The kind of entries in due for the next thing that time does to a table …"""
+"""The kind of due entries for the next deadline of a table."""
 WAIT_DUE: Final = "seats-wait"
-"""… for one who waits, or watches, and may have gone …"""
+"""The kind of due entries that check waiters and spectators for heartbeats."""
 PURGE_DUE: Final = "seats-purge"
-"""… and for what a closed table has left."""
+"""The kind of due entries that remove the records of a closed table."""
 
 
 class Front(msgspec.Struct):
-    """The first one in a lane."""
+    """The first entry of a lane."""
 
     number: int
     order: int
@@ -38,123 +38,126 @@ class Front(msgspec.Struct):
 
 
 class Lane(msgspec.Struct, omit_defaults=True):
-    """A lane: one for each priority, tier and size of party."""
+    """A lane: one for each priority, tier and party size."""
 
     priority: int
     tier: int = 0
     size: int = 1
     next: int = 0
-    """The number of the next one who comes."""
+    """The number of the next entry."""
     waiting: int = 0
-    """How many places are taken; each is for as many people as `size` says."""
+    """The number of entries; each is for `size` users."""
     front: Front | None = None
     base: int = 0
-    """The group of numbers with which `gone` begins; of those before it all have gone."""
+    """The first group of numbers in `gone`; all numbers before it were removed."""
     gone: list[int] = []
-    """How many numbers of each group have gone."""
+    """The count of removed numbers in each group."""
     went: int = 0
-    """How many have gone in all …"""
+    """The count of all removed numbers."""
     recent: list[int] = []
-    """… and the numbers of the last ones: so whoever watches can count along."""
+    """The last removed numbers, so that clients of the live view can count positions."""
     shown: int = 0
-    """How many are in the live view, from the front on …"""
+    """The number of entries in the live view, from the front."""
     last: int = 0
-    """… and the number of the last one of them."""
+    """The number of the last entry in the live view."""
 
 
 class Head(msgspec.Struct, omit_defaults=True):
-    """What is so at a table. Whoever changes anything there writes this."""
+    """The state of a table. Every change of the table writes this record."""
 
     epoch: str
     phase: Phase = "waiting"
     game: int = 0
-    """The number of the game that is on, or was the last."""
+    """The number of the current or last game."""
     began_ms: int = 0
     ended_ms: int = 0
-    """When the last game ended: with a break, the next one begins some time after it."""
+    """When the last game ended; a break between games is counted from it."""
     seats: dict[str, Seat] = {}
-    """Those that are taken, by marker."""
+    """The occupied seats, by marker."""
     lanes: dict[str, Lane] = {}
     order: int = 0
-    """How many have come to the line: so lanes can be compared."""
+    """The count of all entries of the waitlist, for comparing lanes."""
     draws: int = 0
-    """In a row."""
+    """The number of draws in a row."""
     again: bool = False
-    """Whether those who are seated are those who played last."""
+    """Whether the seated players are those of the last game."""
     empty_ms: int = 0
     """Since when a seat is empty."""
     paused_ms: int = 0
-    """Since when it is paused; 0: it is not."""
+    """Since when the table is paused; 0 if it is not."""
     paused_why: str = ""
-    """Why it has paused by itself; empty: it has not."""
+    """Why the table was paused automatically; empty if it was not."""
     unplayed: int = 0
-    """How many games in a row were over before anyone could move."""
+    """The number of games in a row that ended before a move was possible."""
     due_ms: int = 0
-    """When its entry in due is."""
+    """The time of the table's due entry."""
     pace_ms: int = 0
-    """How long it has taken lately until the next one of the line was seated; 0: not known."""
+    """The recent average time until the next waiter is seated; 0 if unknown."""
     paced_ms: int = 0
-    """When the game began, the last one was seated, or the line began, whichever was last: from
-    then on the next one waits."""
+    """When the current wait of the next waiter began.
+
+    The latest of: the start of the game, the last seating, the first entry of the waitlist.
+    """
     measured_ms: int = 0
-    """From when on the pace is measured: the last one was seated, or the line began."""
+    """When the measurement of the pace began: the last seating, or the first entry of the
+    waitlist."""
     spectators: int = 0
     opened: int = 0
-    """How many tables were opened from here."""
+    """The number of tables opened from this one."""
 
     @property
     def waiting(self) -> int:
-        """How many people wait."""
+        """The number of waiting users."""
         return sum(lane.waiting * lane.size for lane in self.lanes.values())
 
 
 class Info(msgspec.Struct, omit_defaults=True):
-    """What was said about a table when it was made."""
+    """The settings of a table from its creation."""
 
     epoch: str
     policy: Policy
     created_ms: int
     game: str = ""
-    """Which referee judges here; empty: results are told from outside."""
+    """The referee's name; empty if results are reported by a server."""
     by: str = ""
     meta: dict[str, Any] = {}
     pool: str = ""
-    """The table that this one was opened from."""
+    """The table from which this one was opened."""
 
 
 class Stand(msgspec.Struct, omit_defaults=True):
-    """One person at a table."""
+    """The record of one user at a table."""
 
     role: Role
     since_ms: int
     lane: str = ""
-    """The key of the lane, while waiting."""
+    """The key of the lane, for waiters."""
     number: int = 0
     due_ms: int = 0
-    """When a sign of life is looked for; 0: never."""
+    """When the next heartbeat is due; 0 for never."""
     opened: str = ""
-    """The table that was opened for it from here."""
+    """The table that was opened for this user from here."""
     idle: int = 0
-    """As of its last seat."""
+    """The idle count of the user's last seat."""
     key: str = ""
-    """Of its last move …"""
+    """The key of the user's last move."""
     made: str = ""
-    """… a digest of it …"""
+    """A digest of that move."""
     answer: Any = None
-    """… and what was answered."""
+    """The response to that move."""
 
 
 class Wait(msgspec.Struct, omit_defaults=True):
-    """One place in a lane."""
+    """One entry of a lane."""
 
     users: tuple[str, ...]
     since_ms: int
     order: int
     lane: str
-    """Its name, without tier and size."""
+    """The name of the lane, without tier and size."""
 
 
-# Where they stand.
+# Keys.
 
 
 def table_partition(id_: str) -> str:
@@ -216,7 +219,7 @@ def ladder_partition(ladder: str) -> str:
 
 
 def ladder_key(ladder: str, rating: int, user: str) -> Key:
-    """The best stand first."""
+    """A key that sorts the highest rating first."""
     return ladder_partition(ladder), keys.join(limits.SEATS_RATING_MAX - rating, user)
 
 
@@ -238,18 +241,18 @@ def purge_entry(id_: str, epoch: str, due_ms: int, slots: int) -> Key:
 
 
 def admit_table(id_: Any) -> None:
-    """Raise `BadInput` for what cannot be the id of a table."""
+    """Raise `BadInput` for an invalid table id."""
     keys.admit_name(id_, "a table's id", limits.SEATS_ID_BYTES_MAX)
 
 
 def admit_user(user: Any) -> None:
-    """Raise `BadInput` for what cannot be the name of a user."""
+    """Raise `BadInput` for an invalid user name."""
     keys.admit_name(user, "a user's name", limits.SEATS_USER_BYTES_MAX)
 
 
 def admit_move_key(key: Any) -> None:
-    """Raise `BadInput` for what cannot be the key of a move."""
+    """Raise `BadInput` for an invalid key of a move."""
     if not names_fit(key, limits.SEATS_USER_BYTES_MAX):
         raise BadInput(
-            f"a move's key is text of 1 to {limits.SEATS_USER_BYTES_MAX} bytes", code="bad_key"
+            f"a move's key must be text of 1 to {limits.SEATS_USER_BYTES_MAX} bytes", code="bad_key"
         )

@@ -1,7 +1,8 @@
 """The referee: connects matches with tables and applies the rules of games.
 
-What everyone may see of a game is in the table's room, in the map `game`: `now` is the game that
-is on, and `last` the one before, as it ended. Secrets are never there. The clock is the table's.
+The public state of a game is in the map `game` of the table's room: `now` is the running game, and
+`last` the final state of the previous one. Hidden information is never published there. The table
+keeps the clock.
 """
 
 from typing import Any
@@ -16,47 +17,51 @@ from onceward.tables.games import Match, MatchView, Rules
 from onceward.tables.games.server import Games
 
 LIVE = "game"
-"""The map of a table's room."""
+"""The name of the map in the table's room."""
 
 
 class Move(msgspec.Struct, forbid_unknown_fields=True):
-    """A move that says what its player has seen: sent again, it counts once."""
+    """A move with the game and round that its player has seen, which makes it idempotent."""
 
     move: Any
     number: int | None = None
-    """The round."""
+    """The number of the round."""
     match: str | None = None
 
 
 class TableReferee:
-    """Judges a game at all tables that name it."""
+    """The referee of one game, for all tables with that game."""
 
     def __init__(self, rules: Rules, games: Games, seats: Seats, board: Board) -> None:
         self.seats = rules.seats
-        """Those that tables of this game have."""
+        """The seats of tables with this game."""
         self.answers = MatchView
-        """What a move is answered by."""
+        """The type of the response to a move."""
         self._rules = rules
         self._games = games
         self._part = seats
         self._board = board
 
     async def begin(self, tx: UserTransaction, table: Table) -> None:
-        """Begin a match of those who are seated."""
+        """Start a match of the seated players."""
         match = await self._games.begin(tx, self._rules.name, table.players, place=place(table.id))
         match = await self._bots_move(tx, table, match)
         await self._go_on(tx, table, match)
 
     async def move(self, tx: UserTransaction, table: Table, user: str, move: Any) -> MatchView:
-        """Judge a move, which may be a `Move`; returns what its player sees then. Raises
-        `BadInput` for one that may not be made."""
+        """Judge a move, which may be a `Move`; returns the player's view after it. Raises
+        `BadInput` for an illegal move."""
         match = await self._games.at(tx, place(table.id))
         seat = table.marker_of(user)
         if match is None or seat is None:
-            raise BadInput(f"no game is on at {table.id!r}", code="no_game")
+            raise BadInput(f"no game is running at {table.id!r}", code="no_game")
         made = read(move)
         if made.match not in (None, match.begun.id):
-            raise BadInput("another game is on by now", code="other_game", match=match.begun.id)
+            raise BadInput(
+                "a newer game is running; reload the state before you move",
+                code="other_game",
+                match=match.begun.id,
+            )
         after = await self._games.play(tx, match, seat, made.move, made.number)
         if after.entries > match.entries:
             after = await self._bots_move(tx, table, after)
@@ -64,7 +69,7 @@ class TableReferee:
         return self._games.view(after, user)
 
     async def ended(self, tx: UserTransaction, table: Table, ending: Ending) -> None:
-        """The table has ended a game; unless its match has ended it, that ends now."""
+        """End the match of a game that the table has ended, unless the match has ended already."""
         match = await self._games.at(tx, place(table.id))
         if match is None:
             return
@@ -80,7 +85,7 @@ class TableReferee:
         await self._show(tx, table, match)
 
     async def _bots_move(self, tx: UserTransaction, table: Table, match: Match) -> Match:
-        """Let bots move for as long as it is their turn."""
+        """Make the moves of bots while it is their turn."""
         while True:
             bots = [seat for seat in match.awaited if _is_bot(table, seat)]
             if not bots:
@@ -93,7 +98,7 @@ class TableReferee:
     async def _go_on(
         self, tx: UserTransaction, table: Table, match: Match, *, keep: bool = False
     ) -> None:
-        """Show how it stands, and let the table wait for those who are to move, or end it."""
+        """Publish the state of the match; set the turn at the table, or end its game."""
         await self._show(tx, table, match)
         players = match.begun.players
         if match.outcome is None:
@@ -112,24 +117,24 @@ class TableReferee:
 
 
 def place(table: str) -> str:
-    """Where the match of a table is."""
+    """The place of a table's match."""
     return keys.join("table", table)
 
 
 def table_of(place: str) -> str | None:
-    """The table at a place, or None if it is another place."""
+    """The table of a place, or None for other places."""
     kind, *rest = keys.split(place)
     return rest[0] if kind == "table" and len(rest) == 1 else None
 
 
 def read(move: Any) -> Move:
-    """A move as it came: it alone, or with what its player has seen. Raises `BadInput`."""
+    """Decode a move: a plain one, or one with its game and round. Raises `BadInput`."""
     if not isinstance(move, dict) or "move" not in move or not move.keys() <= _MEMBERS:
         return Move(move)
     try:
         return msgspec.convert(move, Move)
     except msgspec.ValidationError as error:
-        raise BadInput(f"this is no move: {error}", code="wrong_type") from error
+        raise BadInput(f"invalid move: {error}", code="wrong_type") from error
 
 
 _MEMBERS = set(Move.__struct_fields__)

@@ -20,13 +20,11 @@ from onceward.tables.records import Head, Info, Stand, Wait
 
 PART = Part(
     kinds=(
-        Kind("tables", "{id}", str, "a table in the list of all"),
+        Kind("tables", "{id}", str, "a table in the list of tables"),
         Kind("table#{id}", "info", Info, "the policy of a table"),
         Kind("table#{id}", "head", Head, "the seats, lanes and current game of a table"),
         Kind("stand#{table}#{epoch}", "{user}", Stand, "the place of a user at a table"),
-        Kind(
-            "heartbeat#{table}#{epoch}", "{user}", int, "the time of a waiter's last sign of life"
-        ),
+        Kind("heartbeat#{table}#{epoch}", "{user}", int, "the time of a waiter's last heartbeat"),
         Kind("lane#{table}#{epoch}", "{lane}#wait#{number}", Wait, "a waiter in a lane"),
         Kind(
             "lane#{table}#{epoch}", "{lane}#block#{number}", str, "the numbers of a block that left"

@@ -33,11 +33,11 @@ from onceward.tables.records import (
 )
 from onceward.tables.table import OpenTable
 
-_UNPLAYED = f"{limits.SEATS_UNPLAYED_MAX} games in a row were over before anyone could move"
-# With so many writes in a commit already, as when all get up from many seats and others sit down,
-# the next game begins with another one: it may be over at once, and all would get up again.
+_UNPLAYED = f"{limits.SEATS_UNPLAYED_MAX} games in a row ended before a move was possible"
+# A commit with more writes than this leaves the next game to another commit. The next game may end
+# at once, and all its players would get up again.
 _BUSY_WRITES = 40
-_OPENED_MS = 3_600_000  # so long one who waited can ask which table was opened
+_OPENED_MS = 3_600_000  # how long a waiter can look up the table that was opened
 CLOCK_WRITES = 80
 EXPIRE_WRITES = 20
 PURGE_WRITES = limits.SEATS_PURGE_RECORDS + 6
@@ -57,7 +57,7 @@ class Nowhere:
 
 
 class Rounds:
-    """What happens at tables by itself, when people come and go."""
+    """Automatic changes of tables as players come and go."""
 
     def __init__(
         self, ids: Ids, slots: int, referees: Mapping[str, Referee], board: Board | None = None
@@ -67,20 +67,20 @@ class Rounds:
         self._slots = slots
         self._board = board or Nowhere()
         self._beginning: set[tuple[Transaction, str]] = set()
-        """The tables whose referees are beginning a game, and in which transaction."""
+        """The tables whose referees are starting a game, with the transaction."""
 
     async def load(self, tx: Transaction, id_: str, *, looks: bool = False) -> OpenTable:
         return await OpenTable.load(tx, id_, self._board, self._slots, looks=looks)
 
     async def info(self, tx: Transaction, id_: str) -> Info:
-        """What was said about a table, which rarely changes."""
+        """Return the settings of a table, which rarely change."""
         info = await tx.get(info_key(id_), Info, cached=True)
         if info is None:
-            raise NoSuchTable(f"there is no table {id_!r}", id=id_)
+            raise NoSuchTable(f"table {id_!r} not found", id=id_)
         return info
 
     async def make(self, tx: Transaction, id_: str, info: Info) -> OpenTable:
-        """A new table, with nobody there."""
+        """Create an empty table."""
         head = Head(info.epoch, empty_ms=tx.now_ms)
         tx.put(info_key(id_), info)
         tx.put(head_key(id_), head)
@@ -94,13 +94,15 @@ class Rounds:
             return None
         referee = self._referees.get(game)
         if referee is None:
-            raise OncewardError(f"nothing here knows the game {game!r}", code="no_game")
+            raise OncewardError(
+                f"game {game!r} is not declared in this application", code="no_game"
+            )
         return referee
 
-    # Sitting down.
+    # Seating.
 
     async def settle(self, sitting: OpenTable) -> None:
-        """Let sit down who can, begin a game if all is ready for it, and write it all."""
+        """Seat waiting players, start a game if all are ready, and save the table."""
         head, policy = sitting.head, sitting.policy
         begins = False
         if policy.opens and not sitting.rests:
@@ -109,7 +111,7 @@ class Rounds:
             await self._fill(sitting)
             busy = bool(sitting.info.game) and sitting.tx.size > _BUSY_WRITES
             if busy or (sitting.tx, sitting.id) in self._beginning:
-                # Games that nobody can play would follow each other for ever in this commit.
+                # Games that end at once would follow each other endlessly in this commit.
                 sitting.more = True
             else:
                 begins = self._go_on(sitting)
@@ -134,8 +136,7 @@ class Rounds:
         while True:
             key = seating.pick(policy, head.lanes, head.seats.values(), now_ms)
             if key is None and not room_made:
-                # Those who came together, and those who sit here without a game, would wait for
-                # each other for ever.
+                # A waiting party and seated players without a game would block each other.
                 key, room_made = seating.blocked(policy, head), True
                 for marker in seating.people(head.seats) if key is not None else ():
                     await sitting.rise(marker, "back")
@@ -151,7 +152,7 @@ class Rounds:
             head.paced_ms = head.measured_ms = now_ms
 
     def _go_on(self, sitting: OpenTable) -> bool:
-        """Find the phase that fits who is seated; says whether a game begins."""
+        """Set the phase for the seated players; returns whether a game starts."""
         head, policy, now_ms = sitting.head, sitting.policy, sitting.now_ms
         seats = head.seats.values()
         if len(seats) < len(policy.seats):
@@ -181,7 +182,8 @@ class Rounds:
         return True
 
     async def _open(self, sitting: OpenTable) -> None:
-        """Open a table for those who wait, if enough of them fit; more with the next commits."""
+        """Open a table for waiting players if enough of them fit. Further tables open in later
+        commits."""
         head, policy, tx = sitting.head, sitting.policy, sitting.tx
         chosen = await self._group(sitting)
         if chosen is None:
@@ -212,7 +214,7 @@ class Rounds:
         return seating.group(sitting.policy, sitting.head.lanes, waits, sitting.now_ms)
 
     async def _fronts(self, sitting: OpenTable) -> dict[str, list[Wait]]:
-        """Those in front of each lane, as many as there are seats."""
+        """The first entries of each lane, up to the number of seats."""
         seats = len(sitting.policy.seats)
         return {
             key: [row.value for row in await sitting.line.first(key, lane, seats)]
@@ -224,8 +226,8 @@ class Rounds:
         return "" if stand is None else stand.opened
 
     async def plays_at(self, sitting: OpenTable, user: str) -> str:
-        """The table that was opened from here for one who is there still; empty: none. Or to ask
-        twice for a table would open two."""
+        """The table opened from here at which a user still plays, or an empty string. It prevents a
+        repeated request from opening a second table."""
         opened = await self.opened(sitting, user)
         if not opened:
             return ""
@@ -244,7 +246,7 @@ class Rounds:
         reason: Reason,
         gone: Mapping[str, Then],
     ) -> Ending:
-        """End the game that is on. Those who are `gone` get up in any case."""
+        """End the running game. Users in `gone` get up in any case."""
         head, policy, table = sitting.head, sitting.policy, sitting.table()
         ratings = await self._rate(sitting, winners, reason)
         ending = Ending(
@@ -283,7 +285,7 @@ class Rounds:
         return ending
 
     async def close(self, sitting: OpenTable) -> None:
-        """End it for everyone. What is left of it is removed by what is due."""
+        """Close the table for all users. A due entry removes its records."""
         tx, id_, head = sitting.tx, sitting.id, sitting.head
         if head.phase == "playing":
             table = sitting.table()
@@ -313,7 +315,7 @@ class Rounds:
         return info.policy.ladder or info.game or "tables"
 
     async def tier(self, sitting: OpenTable, users: Sequence[str]) -> int:
-        """Of one who comes, or of those who come together."""
+        """The tier of a user or a party."""
         policy = sitting.policy
         if not policy.tiers:
             return 0
@@ -325,7 +327,7 @@ class Rounds:
     async def _rate(
         self, sitting: OpenTable, winners: Sequence[str], reason: Reason
     ) -> dict[str, Rating]:
-        """Change the ratings of those who played, if the table is one that does."""
+        """Update the ratings of the players if the table is rated."""
         policy, tx = sitting.policy, sitting.tx
         users = [seat.user for seat in seating.people(sitting.head.seats).values()]
         if not policy.rated or reason == "void" or len(users) < 2:
@@ -344,10 +346,10 @@ class Rounds:
             tx.put(ladder_key(ladder, rating.rating, user), rating)
         return after
 
-    # What is due.
+    # Due entries.
 
     async def tick(self, tx: Transaction, entry: Key) -> None:
-        """The time has come to look at a table."""
+        """Process the due entry of a table."""
         due_ms, id_, epoch, _ = keys.split(entry[1])
         tx.delete(entry)
         sitting = await self.current(tx, id_, epoch)
@@ -373,14 +375,14 @@ class Rounds:
             await self.settle(sitting)
 
     async def _forfeit(self, sitting: OpenTable, late: list[str]) -> None:
-        """Those who are late have lost; if all are, the game does not count."""
+        """Players who are late lose; if all are late, the game does not count."""
         gone: dict[str, Then] = {}
         reason: Reason = "idle"
         for seat in sitting.head.seats.values():
             if seat.user in late:
                 lost = 0 < seat.away_ms <= sitting.now_ms
                 reason = "lost" if lost else reason
-                # Or games would begin and end for ever among those who are not there.
+                # Otherwise games of absent players would begin and end endlessly.
                 seat.idle += 1
                 away = lost or seat.idle >= limits.SEATS_IDLE_MAX
                 gone[seat.user] = "leave" if away else sitting.policy.idle
@@ -395,8 +397,8 @@ class Rounds:
             sitting.sit_bot(names.pop(0))
 
     async def purge(self, tx: Transaction, entry: Key) -> None:
-        """Remove some of what a closed table has left, and come again if there is more; in the
-        end its live view."""
+        """Remove some records of a closed table and schedule the rest; at the end, remove its live
+        view."""
         _, id_, epoch, _ = keys.split(entry[1])
         tx.delete(entry)
         left = limits.SEATS_PURGE_RECORDS
@@ -424,6 +426,6 @@ class Rounds:
 
 
 def _restart(seat: Seat, now_ms: int, clock_ms: int) -> None:
-    """Give someone so long for the next thing to do, whatever was before; 0: no limit."""
+    """Restart the clock of a seat; 0 means no limit."""
     seat.due_ms = now_ms + clock_ms if clock_ms else 0
     seat.ready = seat.turn = seat.warned = False

@@ -10,43 +10,44 @@ from onceward.tables.records import Front, Head, Lane, Wait
 
 
 class Entry(NamedTuple):
-    """A place in a lane: the lane's key, and the number there."""
+    """An entry of a lane: the lane's key and the entry's number."""
 
     lane: str
     number: int
 
 
 class Up(NamedTuple):
-    """Someone who gets up, and where to."""
+    """A player who gets up, and where they go."""
 
     marker: str
     then: Then
 
 
 def lane_key(name: str, tier: int = 0, size: int = 1) -> str:
-    """How a lane is called in the head and in the live view."""
+    """The name of a lane in the head and in the live view."""
     return name if (tier, size) == (0, 1) else f"{name}/{tier}/{size}"
 
 
 def tier_of(policy: Policy, rating: int) -> int:
-    """Which tier a rating is in, from 0 on."""
+    """The tier of a rating, from 0."""
     return sum(rating >= begins for begins in policy.tiers)
 
 
 def people(seats: Mapping[str, Seat]) -> dict[str, Seat]:
-    """Those who are no bots."""
+    """The seats without bots."""
     return {marker: seat for marker, seat in seats.items() if not seat.bot}
 
 
 def reach(policy: Policy, since_ms: int, now_ms: int) -> int:
-    """How many tiers away others may be for one who waits since then."""
+    """How many tiers apart the opponents of a waiter may be, after this waiting time."""
     if not policy.tiers:
         return 0
     return (now_ms - since_ms) // policy.widen_ms if policy.widen_ms else len(policy.tiers)
 
 
 def fits(policy: Policy, lane: Lane, tiers: Iterable[int], free: int, now_ms: int) -> bool:
-    """Whether the first in a lane may sit down, with so many seats free, beside these tiers."""
+    """Whether the first entry of a lane may sit down with these tiers and this number of free
+    seats."""
     if lane.front is None or lane.size > free:
         return False
     far = reach(policy, lane.front.since_ms, now_ms)
@@ -56,8 +57,11 @@ def fits(policy: Policy, lane: Lane, tiers: Iterable[int], free: int, now_ms: in
 def pick(
     policy: Policy, lanes: Mapping[str, Lane], seated: Collection[Seat], now_ms: int
 ) -> str | None:
-    """The lane whose first one sits down next, beside those who are seated: of all who fit the
-    one with the highest priority, and then the one who came first. Bots give way."""
+    """The lane whose first entry sits down next.
+
+    Of all that fit with the seated players, it is the one with the highest priority, then the
+    oldest. Bots make room.
+    """
     persons = [seat for seat in seated if not seat.bot]
     free = len(policy.seats) - len(persons)
     tiers = [seat.tier for seat in persons]
@@ -66,20 +70,22 @@ def pick(
 
 
 def precedence(lane: Lane) -> tuple[int, int]:
-    """By which lanes are compared: the lowest comes first."""
+    """The sort key of lanes; the lowest comes first."""
     assert lane.front is not None
     return lane.priority, lane.front.order
 
 
 def first_of_all(lanes: Mapping[str, Lane]) -> Lane | None:
-    """The lane of the one who would be next if there were room for everyone."""
+    """The lane with the next entry, regardless of free seats."""
     taken = [lane for lane in lanes.values() if lane.front is not None]
     return min(taken, key=precedence, default=None)
 
 
 def blocked(policy: Policy, head: Head) -> str | None:
-    """The lane of a party that is next, and for which fewer seats are free than it needs, while
-    others sit here and wait for people to play with, each for itself."""
+    """The lane of the next party if it needs more seats than are free.
+
+    Only if single players sit at the table and wait for opponents.
+    """
     taken = [key for key, lane in head.lanes.items() if lane.front is not None]
     first = min(taken, key=lambda key: precedence(head.lanes[key]), default=None)
     seated = people(head.seats).values()
@@ -97,11 +103,14 @@ def get_up(
     now_ms: int,
     waits: Mapping[str, Sequence[Wait]] | None = None,
 ) -> list[Up]:
-    """Who gets up after a game, in the order in which they go to the back: those who are `gone`
-    anyway; and, if others take their seats, the losers, and then winners who have won enough.
+    """The players who get up after a game, in the order in which they join the back of the
+    waitlist.
 
-    Where there are tiers, `waits` has as many of each lane, from its front on, as a table has
-    seats: nobody gets up if a seat would stay empty, since those who wait do not fit together.
+    These are the players in `gone` and, if others take their seats, the losers and the winners with
+    enough wins in a row.
+
+    With tiers, `waits` has the first entries of each lane, up to the number of seats. Players stay
+    if a seat would remain empty because the waiting players do not fit together.
     """
     seats = head.seats
     ups = [Up(marker, gone[seat.user]) for marker, seat in seats.items() if seat.user in gone]
@@ -110,7 +119,7 @@ def get_up(
         return ups
 
     def served(more: Sequence[Up]) -> bool:
-        """Whether others sit down if these get up, too."""
+        """Whether others sit down if these players get up as well."""
         rising = {marker for marker, _ in more}
         staying = [seat for marker, seat in left.items() if marker not in rising]
         if pick(policy, head.lanes, staying, now_ms) is None:
@@ -123,7 +132,7 @@ def get_up(
         if policy.draw != "back" and not too_many:
             return ups
         everyone = [Up(marker, "back") for marker in left]
-        # Those who have been here longest get up if not all of them can be replaced.
+        # If only some can be replaced, those with the longest time at the table get up.
         longest = sorted(everyone, key=lambda up: left[up.marker].since_ms)
         return ups + _first_served(served, policy, everyone, longest)
     losers = {m: s for m, s in left.items() if s.user not in winners} if winners else {}
@@ -132,7 +141,7 @@ def get_up(
     first = first_of_all(head.lanes)
     freed = len(policy.seats) - len(people(stay))
     if first is not None and first.size > freed:
-        # Those who came together would wait for ever, also where others have to be found for them.
+        # A party would otherwise wait forever, including one that needs further opponents.
         all_up = lost + [Up(marker, "back") for marker in stay]
         if pick(policy, head.lanes, (), now_ms) is not None:
             return ups + all_up
@@ -145,7 +154,8 @@ def get_up(
 def _first_served(
     served: Callable[[Sequence[Up]], bool], policy: Policy, all_: list[Up], one_by_one: list[Up]
 ) -> list[Up]:
-    """All of them if others sit down for them; with tiers, else as many as that is true of."""
+    """All players, if others can take their seats; with tiers, otherwise as many as can be
+    replaced."""
     if served(all_):
         return all_
     fewer = range(len(one_by_one) - 1, 0, -1) if policy.tiers else ()
@@ -160,8 +170,8 @@ def _filled(
     back: Sequence[Seat],
     now_ms: int,
 ) -> bool:
-    """Whether no seat is empty when all have sat down who can, beside those who stay; others go
-    to the back of their lanes before."""
+    """Whether every seat is taken after all that fit have sat down with the staying players.
+    Players in `back` rejoin the end of their lanes first."""
     lanes = dict(head.lanes)
     lines = {key: [(wait.order, wait.since_ms) for wait in found] for key, found in waits.items()}
     for number, seat in enumerate(seat for seat in back if not seat.bot):
@@ -189,14 +199,14 @@ def _filled(
 
 
 def swapped(policy: Policy, seats: Mapping[str, Seat]) -> dict[str, Seat]:
-    """All seats with the markers moved on by one."""
+    """All seats with the markers rotated by one."""
     markers = [marker for marker in policy.seats if marker in seats]
     shifted = [markers[-1], *markers[:-1]] if markers else []
     return {marker: seats[before] for marker, before in zip(markers, shifted, strict=True)}
 
 
 def free_marker(policy: Policy, seats: Mapping[str, Seat]) -> str:
-    """The first marker that is free, or has a bot."""
+    """The first marker that is free or taken by a bot."""
     for marker in policy.seats:
         if marker not in seats:
             return marker
@@ -204,13 +214,15 @@ def free_marker(policy: Policy, seats: Mapping[str, Seat]) -> str:
 
 
 def before(lane: Lane, other: Lane, order: int, orders: int) -> int:
-    """About how many people of another lane sit down before one who came to this lane as the
-    `order`th, of so many who have come to any."""
+    """Estimate how many users of another lane are seated before an entry of this lane.
+
+    The entry is the `order`th of all `orders` entries of the waitlist.
+    """
     if other.front is None or other.tier != lane.tier or other.priority > lane.priority:
         return 0
     if other.priority < lane.priority:
         return other.waiting * other.size
-    # Whoever came earlier does: the share of that time, as if they had come evenly.
+    # Earlier entries are seated first: estimate their share as if arrivals were evenly spaced.
     share = max(order - other.front.order, 0) / max(orders - other.front.order, 1)
     return math.ceil(other.waiting * share) * other.size
 
@@ -218,13 +230,15 @@ def before(lane: Lane, other: Lane, order: int, orders: int) -> int:
 def group(
     policy: Policy, lanes: Mapping[str, Lane], waits: Mapping[str, Sequence[Wait]], now_ms: int
 ) -> list[str] | None:
-    """The lanes whose first ones make up a whole table, each named as often as it gives one; or
-    None. `waits` has as many of each lane, from its front on, as a table has seats."""
+    """The lanes whose first entries fill a table, each repeated for every entry taken; or None.
+
+    `waits` has the first entries of each lane, up to the number of seats.
+    """
     fronts = sorted(
         (key for key, found in waits.items() if found),
         key=lambda key: (lanes[key].priority, waits[key][0].order),
     )
-    sums = 1  # a bit for each number of people that some of them make up
+    sums = 1  # a bit for each reachable sum of party sizes
     for key in fronts:
         for _ in waits[key]:
             sums |= sums << lanes[key].size
@@ -236,7 +250,7 @@ def group(
 
 
 class _Groups:
-    """Looks for lanes whose first ones make up a whole table."""
+    """Searches for lanes whose first entries fill a table."""
 
     def __init__(
         self,
@@ -252,11 +266,11 @@ class _Groups:
         self._fronts = fronts
         self._now_ms = now_ms
         self._dead: set[tuple[str, ...]] = set()
-        """Those of which nothing comes, in whatever order they were taken."""
+        """Combinations without a solution, regardless of order."""
 
     def complete(self, chosen: list[str]) -> list[str] | None:
-        """Some who fit, and others beside them until the table is full; those who came first
-        before others, and None if there is no way."""
+        """Extend the chosen entries until the table is full, oldest first. None if there is no
+        solution."""
         free = len(self._policy.seats) - sum(self._lanes[key].size for key in chosen)
         if free <= 0:
             return chosen if free == 0 else None
@@ -272,7 +286,7 @@ class _Groups:
         return None
 
     def _fits(self, key: str, chosen: Sequence[str], free: int) -> bool:
-        """Whether the next one of a lane may sit beside those who are chosen."""
+        """Whether the next entry of a lane fits with the chosen ones."""
         at = chosen.count(key)
         if at >= len(self._waits[key]) or self._lanes[key].size > free:
             return False
@@ -290,11 +304,11 @@ class _Groups:
         return self._lanes[key].priority, self._waits[key][at].order
 
 
-# What time brings.
+# Deadlines.
 
 
 def late(head: Head, now_ms: int) -> list[str]:
-    """The users whose time has run out, or whose connection is lost for too long."""
+    """The users whose time has run out, or whose connection has been lost for too long."""
     return [
         seat.user
         for seat in head.seats.values()
@@ -303,7 +317,7 @@ def late(head: Head, now_ms: int) -> list[str]:
 
 
 def to_warn(policy: Policy, head: Head, now_ms: int) -> list[Seat]:
-    """Those who are to be warned now."""
+    """The seats whose users must be warned now."""
     return [seat for seat in head.seats.values() if 0 < _warn_ms(policy, head, seat) <= now_ms]
 
 
@@ -314,7 +328,7 @@ def _warn_ms(policy: Policy, head: Head, seat: Seat) -> int:
 
 
 def bot_due_ms(policy: Policy, head: Head) -> int:
-    """When a bot takes an empty seat; 0: never, as things are."""
+    """When a bot takes an empty seat; 0 for never."""
     empty = len(head.seats) < len(policy.seats)
     if not policy.bot_ms or not empty or not people(head.seats) or policy.opens:
         return 0
@@ -322,7 +336,7 @@ def bot_due_ms(policy: Policy, head: Head) -> int:
 
 
 def starts_ms(policy: Policy, head: Head) -> int:
-    """When a break between games is over; 0: there is none, or a seat is empty."""
+    """When the break between games ends; 0 if there is no break or a seat is empty."""
     full = len(head.seats) == len(policy.seats) and bool(people(head.seats))
     if not policy.break_ms or not head.ended_ms or not full or head.phase != "waiting":
         return 0
@@ -330,7 +344,7 @@ def starts_ms(policy: Policy, head: Head) -> int:
 
 
 def next_ms(policy: Policy, head: Head, now_ms: int) -> int:
-    """When the table has to be looked at the next time; 0: not by itself."""
+    """When the table has its next deadline; 0 for never."""
     if head.phase == "closed" or head.paused_ms:
         return 0
     times = [bot_due_ms(policy, head), _widen_ms(policy, head, now_ms), starts_ms(policy, head)]
@@ -340,7 +354,7 @@ def next_ms(policy: Policy, head: Head, now_ms: int) -> int:
 
 
 def _widen_ms(policy: Policy, head: Head, now_ms: int) -> int:
-    """When the next one in front of a lane may sit with others."""
+    """When the first entry of a lane accepts more distant tiers."""
     if head.phase == "playing":
         return 0
     times = [
@@ -353,7 +367,7 @@ def _widen_ms(policy: Policy, head: Head, now_ms: int) -> int:
 
 
 def shift(head: Head, by_ms: int) -> None:
-    """Let all clocks of a table go on after a pause of so long."""
+    """Move all clocks of a table by the duration of a pause."""
     for seat in head.seats.values():
         seat.due_ms += by_ms if seat.due_ms else 0
         seat.away_ms += by_ms if seat.away_ms else 0
@@ -364,19 +378,19 @@ def shift(head: Head, by_ms: int) -> None:
 
 
 def pace_ms(policy: Policy, head: Head) -> int:
-    """How long it takes until the next one is seated, about: at first as the policy says, and then
-    a quarter of the last time measured and three quarters of what it was before."""
+    """The expected time until the next waiter is seated: the policy's estimate at first, then a
+    moving average."""
     return head.pace_ms or policy.game_ms // max(len(policy.seats) - 1, 1)
 
 
 def blended_ms(policy: Policy, head: Head, took_ms: int) -> int:
-    """The pace after it took so long until the next one was seated."""
+    """The pace after a new measurement: one quarter new, three quarters old."""
     return (3 * pace_ms(policy, head) + took_ms) // 4
 
 
 def estimate_ms(policy: Policy, head: Head, ahead: int, now_ms: int) -> int:
-    """About how long one waits who has so many before: a whole share for each of them, and of
-    one's own what is left of it since the game began, or the last one was seated."""
+    """Estimate the waiting time behind `ahead` entries: one pace for each of them, plus the rest of
+    the current one."""
     share_ms = pace_ms(policy, head)
     passed_ms = now_ms - head.paced_ms if head.paced_ms else 0
     return ahead * share_ms + max(share_ms - passed_ms, 0)

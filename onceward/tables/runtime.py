@@ -32,6 +32,6 @@ class TableRuntime:
         self._presence = Presence(node.store, hub, self.tables)
 
     async def close(self) -> None:
-        """Notice no connections any more; twice is once."""
+        """Stop tracking connections. Idempotent."""
         await self._presence.close()
         await self.tables.finish()

@@ -20,12 +20,12 @@ from onceward.tables import (
 
 T = TypeVar("T")
 
-# What most calls write at the most.
+# The maximum number of writes of most calls.
 _CALL_WRITES = 12
 
 
 class Tables:
-    """The tables of one application. What each raises is said at `Seats`."""
+    """The tables of one application. `Seats` documents the errors of each method."""
 
     def __init__(self, store: Store, part: Seats) -> None:
         self.part = part
@@ -34,31 +34,35 @@ class Tables:
         self._sharing = SharedCommits(store, part.fetch)
 
     async def finish(self) -> None:
-        """Wait for what is under way."""
+        """Wait for running calls."""
         await self._sharing.finish()
 
     async def run(
         self, id_: str, fn: Callable[[UserTransaction], Awaitable[T]], users: Collection[str] = ()
     ) -> T:
-        """Run a transaction of one's own that changes a table, as `App.run` does; it may help to
-        say which users it is about. Callers of one table take turns instead of racing, and share
-        commits where many come at once: so `fn` may run again for the sake of others, and its
-        transaction may hold what others have done."""
+        """Run your own transaction that changes a table, like `App.run`. `users` allows
+        prefetching.
+
+        Calls for one table are queued instead of conflicting, and share commits under load. So `fn`
+        may run again because of other calls, and its transaction may include their changes.
+        """
         if not isinstance(id_, str):
-            raise BadInput(f"the id of a table is text, not {type(id_).__name__}", code="bad_name")
+            raise BadInput(
+                f"the id of a table must be text, not {type(id_).__name__}", code="bad_name"
+            )
         if not callable(fn):
-            raise BadInput(f"a transaction is an async function, not {type(fn).__name__}")
-        _admit_users(users)  # which are read for all who share a commit
+            raise BadInput(f"a transaction must be an async function, not {type(fn).__name__}")
+        _admit_users(users)  # these are prefetched for all calls that share a commit
         reads = [(id_, user) for user in users]
         return await self._sharing.run(
             by_user(fn), writes=_CALL_WRITES, reads=reads, line=f"table {id_}"
         )
 
     def new_id(self) -> str:
-        """For a table without a name of its own."""
+        """Generate the id of a new table."""
         return self._store.ids.new()
 
-    # Whole tables.
+    # Tables.
 
     async def create(
         self,
@@ -77,75 +81,75 @@ class Tables:
         )
 
     async def get(self, id_: str) -> Table:
-        """A table as it is."""
+        """Return a table."""
         return await self._store.run(lambda tx: self.part.get(tx, id_))
 
     async def find(self, *, prefix: str = "", after: str = "", limit: int = 50) -> list[Table]:
-        """Tables whose ids begin with `prefix`, from behind `after` on."""
+        """Return tables whose ids begin with `prefix`, starting after `after`."""
         return await self._store.run(
             lambda tx: self.part.find(tx, prefix=prefix, after=after, limit=limit)
         )
 
     async def pause(self, id_: str) -> Table:
-        """Stop all clocks, begin no game and seat nobody, until `resume`."""
+        """Stop all clocks, and start no games and seat no players until `resume`."""
         return await self.run(id_, lambda tx: self.part.pause(tx, id_))
 
     async def resume(self, id_: str) -> Table:
-        """Go on where it was paused."""
+        """Resume a paused table."""
         return await self.run(id_, lambda tx: self.part.resume(tx, id_))
 
     async def close(self, id_: str) -> Table:
-        """End it for everyone."""
+        """Close the table for all users."""
         return await self.run(id_, lambda tx: self.part.close(tx, id_))
 
-    # People.
+    # Players.
 
     async def join(
         self, id_: str, user: str, *, lane: str = "", party: Sequence[str] = ()
     ) -> Place:
-        """Take the first free seat, or stand in line."""
+        """Take the first free seat, or a place on the waitlist."""
         return await self.run(
             id_, lambda tx: self.part.join(tx, id_, user, lane=lane, party=party), [user]
         )
 
     async def leave(self, id_: str, user: str) -> Place:
-        """Get up, or out of the line."""
+        """Leave the seat or the waitlist."""
         return await self.run(id_, lambda tx: self.part.leave(tx, id_, user), [user])
 
     async def watch(self, id_: str, user: str) -> Place:
-        """Be a spectator."""
+        """Become a spectator."""
         return await self.run(id_, lambda tx: self.part.watch(tx, id_, user), [user])
 
     async def ready(self, id_: str, user: str) -> Place:
-        """Say that one is ready, or wants to play again."""
+        """Confirm that the user is ready, or wants to play again."""
         return await self.run(id_, lambda tx: self.part.ready(tx, id_, user), [user])
 
     async def move(self, id_: str, user: str, move: Any, *, key: str = "") -> Any:
-        """Let the referee judge a move; returns its answer."""
+        """Pass a move to the referee; returns its response."""
         return await self.run(id_, lambda tx: self.part.move(tx, id_, user, move, key=key), [user])
 
     async def turn(self, id_: str, users: Collection[str], *, keep: bool = False) -> None:
-        """Say for whom the game waits."""
+        """Set the users whose turn it is."""
         await self.run(id_, lambda tx: self.part.turn(tx, id_, users, keep=keep))
 
     async def result(self, id_: str, winners: Sequence[str], *, game: int | None = None) -> Ending:
-        """End the game that is on; without winners it is a draw."""
+        """End the running game; without winners it is a draw."""
         return await self.run(id_, lambda tx: self.part.result(tx, id_, winners, game=game))
 
     async def draw(self, id_: str, *, game: int | None = None) -> Ending:
-        """End the game that is on: nobody has won."""
+        """End the running game as a draw."""
         return await self.result(id_, (), game=game)
 
     async def away(self, id_: str, user: str) -> Place:
-        """The connection is lost."""
+        """Record a lost connection."""
         return await self.run(id_, lambda tx: self.part.away(tx, id_, user), [user])
 
     async def back(self, id_: str, user: str) -> Place:
-        """The connection is there again."""
+        """Record a restored connection."""
         return await self.run(id_, lambda tx: self.part.back(tx, id_, user), [user])
 
     async def heartbeat(self, id_: str, users: Collection[str]) -> None:
-        """Signs of life of some who are at a table, with one commit."""
+        """Record heartbeats of several users of a table in one commit."""
 
         async def fn(tx: UserTransaction) -> None:
             for user in users:
@@ -154,13 +158,13 @@ class Tables:
         await self.run(id_, fn, users)
 
     async def place(self, id_: str, user: str) -> Place:
-        """Where someone is at a table."""
+        """Return the place of a user at a table."""
         return await self._store.run(lambda tx: self.part.place(tx, id_, user))
 
     async def waitlist(
         self, id_: str, *, after: str = "", limit: int = 50, public: bool = False
     ) -> list[Waiter]:
-        """Those who wait at a table, from behind a `waiter_key` on."""
+        """Return the waitlist of a table, starting after a `waiter_key`."""
         return await self._store.run(
             lambda tx: self.part.waitlist(tx, id_, after=after, limit=limit, public=public)
         )
@@ -168,13 +172,13 @@ class Tables:
     # Ratings.
 
     async def rating(self, ladder: str, user: str) -> Rating | None:
-        """How well someone plays, or None if it is not known."""
+        """Return the rating of a user, or None."""
         return await self._store.run(lambda tx: self.part.rating(tx, ladder, user))
 
     async def leaders(
         self, ladder: str, *, limit: int = 100, after: tuple[int, str] | None = None
     ) -> list[Leader]:
-        """The best players, the best one first."""
+        """Return the players by rating, highest first."""
         return await self._store.run(
             lambda tx: self.part.leaders(tx, ladder, limit=limit, after=after)
         )
@@ -182,4 +186,4 @@ class Tables:
 
 def _admit_users(users: Collection[str]) -> None:
     if isinstance(users, str) or not isinstance(users, Collection):
-        raise BadInput("users are told as a list of names")
+        raise BadInput("users must be a list of names")

@@ -29,7 +29,7 @@ from onceward.tables.waitlist import Waitlist, number_of
 
 
 class OpenTable:
-    """One table, from when it is read to when it is written."""
+    """A table between its read and its write in a transaction."""
 
     def __init__(
         self,
@@ -48,27 +48,29 @@ class OpenTable:
         self.head = head
         self.line = Waitlist(tx, id_, head.epoch)
         self.more = False
-        """Whether there is more to do than one commit holds: then it is looked at again at once."""
+        """Whether more work remains than fits in one commit; then the table is due again at
+        once."""
         self.judged = False
-        """Whether a referee has acted since it was read: then it may be as it was no longer."""
+        """Whether a referee has acted since the table was read, so that it may have changed."""
         self._board = board
         self._slots = slots
         self._shown = {} if new else _view(self)
         self._lanes: dict[str, None] = {}
-        """Those that have changed."""
+        """The lanes that changed."""
         self._waits: dict[tuple[str, int], Wait | None] = {}
-        """Places in the live view that have come or, without a value, gone."""
+        """Entries that were added to the live view or, without a value, removed from it."""
         self._news: list[Change] = []
 
     @classmethod
     async def load(
         cls, tx: Transaction, id_: str, board: Board, slots: int, *, looks: bool = False
     ) -> "OpenTable":
-        """Raises `NoSuchTable`. Who only `looks` must not save it."""
+        """Read a table. Raises `NoSuchTable`. With `looks`, it is read-only and must not be
+        saved."""
         info = await tx.get(info_key(id_), Info, cached=True)
         head = await tx.get(head_key(id_), Head, cached=True)
         if info is None or head is None:
-            raise NoSuchTable(f"there is no table {id_!r}", id=id_)
+            raise NoSuchTable(f"table {id_!r} not found", id=id_)
         return cls(tx, id_, info, head, board, slots, new=looks)
 
     @property
@@ -81,25 +83,25 @@ class OpenTable:
 
     @property
     def clock_ms(self) -> int:
-        """What the clocks of the table show: they stand still while it is paused."""
+        """The time on the table's clocks, which stop during a pause."""
         return self.head.paused_ms or self.now_ms
 
     @property
     def rests(self) -> bool:
-        """Whether nothing may happen by itself."""
+        """Whether automatic changes are suspended."""
         return self.head.phase == "closed" or self.head.paused_ms > 0
 
     def must_be_open(self) -> None:
-        """Raise `table_closed` for one that is not."""
+        """Raise `table_closed` for a closed table."""
         if self.head.phase == "closed":
-            raise BadInput(f"the table {self.id!r} is closed", code="table_closed")
+            raise BadInput(f"table {self.id!r} is closed", code="table_closed")
 
     async def save(self) -> None:
-        """Write the head, look for the next time, and show what has changed."""
+        """Write the head, schedule the next deadline, and publish the changes."""
         head = self.head
         want_ms = self.now_ms if self.more else seating.next_ms(self.policy, head, self.now_ms)
-        # An entry that is too early finds nothing to do, and goes on to the right time: cheaper
-        # than to move it with every step.
+        # An early due entry finds nothing to do and is moved to the right time. That is cheaper
+        # than moving it with every change.
         if want_ms and (not head.due_ms or want_ms < head.due_ms):
             if head.due_ms:
                 self.tx.delete(clock_entry(self.id, head, self._slots))
@@ -135,18 +137,18 @@ class OpenTable:
         return {**place, "since_ms": wait.since_ms, **names}
 
     def hide_line(self) -> None:
-        """Show no lanes any more, and nobody in them."""
+        """Remove all lanes and their entries from the live view."""
         if self.head.lanes:
             self._waits.clear()
             self._lanes.clear()
             self._news += [Change("line", gone=True), Change("waitlist", gone=True)]
 
     def tell(self, map_: str, key: str, value: Any) -> None:
-        """Show something beside seats and line."""
+        """Publish a value outside of seats and waitlist."""
         self._news.append(Change(map_, key, value))
 
     def table(self) -> Table:
-        """The table as it is, for others."""
+        """The table as its public struct."""
         head, info = self.head, self.info
         return Table(
             self.id,
@@ -172,7 +174,7 @@ class OpenTable:
             pool=info.pool,
         )
 
-    # People.
+    # Users.
 
     def seat_of(self, user: str) -> Seat | None:
         for seat in self.head.seats.values():
@@ -181,7 +183,7 @@ class OpenTable:
         return None
 
     async def stand(self, user: str) -> Stand | None:
-        """Where someone is, or None."""
+        """Return the record of a user, or None."""
         stand = await self.tx.get(stand_key(self.id, self.head.epoch, user), Stand)
         return stand if stand is not None and stand.role else None
 
@@ -190,14 +192,14 @@ class OpenTable:
         self.tx.put(key, stand, expires_at_ms=expires_at_ms)
 
     async def stand_back(self, users: Sequence[str], name: str, tier: int, idle: int = 0) -> None:
-        """Stand at the back of a lane, alone or as a party."""
+        """Add a user or a party to the back of a lane."""
         head, policy, now_ms = self.head, self.policy, self.now_ms
         key = seating.lane_key(name, tier, len(users))
         lane = head.lanes.get(key)
         if lane is None:
             lane = head.lanes[key] = Lane(policy.lanes.index(name), tier, len(users))
         if not head.waiting:
-            # A game that is on runs for the first one who waits, too.
+            # The running game counts for the first waiter's pace.
             playing = head.phase == "playing"
             head.measured_ms = head.paced_ms if playing and head.paced_ms else self.clock_ms
             head.paced_ms = head.measured_ms
@@ -216,7 +218,7 @@ class OpenTable:
         self._waits[key, number] = wait
 
     async def _hide(self, key: str, lane: Lane, number: int) -> None:
-        """Show a place no longer that has gone, and instead the first one that was not shown."""
+        """Remove an entry from the live view, and add the next one that was not shown."""
         if number > lane.last:
             return
         lane.shown -= 1
@@ -227,19 +229,19 @@ class OpenTable:
             self._show(key, lane, number_of(row), row.value)
 
     async def _wait(self, user: str, stand: Stand) -> None:
-        """Let signs of life be looked for, beside whatever else is new of someone."""
+        """Write the record of a user and schedule the check of heartbeats."""
         known = await self.tx.get(stand_key(self.id, self.head.epoch, user), Stand)
         if known is not None:
             stand.key, stand.made, stand.answer = known.key, known.made, known.answer
         if known is not None and known.due_ms > self.now_ms:
-            stand.due_ms = known.due_ms  # its entry stands yet
+            stand.due_ms = known.due_ms  # its due entry still exists
         elif self.policy.waiting_ms:
             stand.due_ms = self.now_ms + self.policy.waiting_ms
             self.tx.put(self.entry(user, stand.due_ms), WAIT_DUE)
         self.put_stand(user, stand)
 
     def entry(self, user: str, due_ms: int) -> tuple[str, str]:
-        """Where signs of life are looked for."""
+        """The key of the due entry that checks heartbeats."""
         return wait_entry(self.id, self.head.epoch, user, due_ms, self._slots)
 
     async def watch(self, user: str) -> None:
@@ -247,7 +249,7 @@ class OpenTable:
         await self._wait(user, Stand("watching", self.now_ms))
 
     async def unline(self, key: str, number: int) -> Wait:
-        """Take a place out of the line; those who had it are nowhere then."""
+        """Remove an entry from the waitlist; its users have no place then."""
         wait = await self.line.get(key, number)
         lane = self.head.lanes[key]
         await self.line.remove(key, lane, number)
@@ -258,13 +260,13 @@ class OpenTable:
         return wait
 
     async def next(self, key: str) -> Wait:
-        """Take the first place of a lane."""
+        """Remove the first entry of a lane."""
         front = self.head.lanes[key].front
         assert front is not None
         return await self.unline(key, front.number)
 
     async def sit(self, users: Sequence[str], lane: str, tier: int) -> None:
-        """Let people sit down under the first free markers."""
+        """Seat users at the first free markers."""
         for user in users:
             known = await self.tx.get(stand_key(self.id, self.head.epoch, user), Stand)
             party = self.head.order + 1 if len(users) > 1 else 0
@@ -286,7 +288,7 @@ class OpenTable:
         self.head.again = False
 
     async def rise(self, marker: str, then: Then) -> None:
-        """Let someone get up, and go to the back of the line or away."""
+        """Remove a user from a seat, to the back of the waitlist or away from the table."""
         seat = self.head.seats.pop(marker)
         self.head.again = False
         if seat.bot:
@@ -297,7 +299,7 @@ class OpenTable:
             await self.forget(seat.user)
 
     async def forget(self, user: str) -> None:
-        """Let someone be at the table no more."""
+        """Remove a user from the table."""
         known = await self.tx.get(stand_key(self.id, self.head.epoch, user), Stand)
         if known is not None:
             if known.due_ms > self.now_ms:
@@ -306,7 +308,7 @@ class OpenTable:
 
 
 def _view(sitting: OpenTable) -> dict[tuple[str, str], Any]:
-    """What is shown of seats and game, by map and key."""
+    """The published state of seats and game, by map and key."""
     head = sitting.head
     starts_ms = seating.starts_ms(sitting.policy, head)
     shown: dict[tuple[str, str], Any] = {

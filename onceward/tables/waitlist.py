@@ -1,10 +1,10 @@
 """Waitlist positions, found without reading the whole list.
 
-Everyone in a lane has a number, and the numbers go up. Whose turn it is follows from the numbers;
-a position is one's number less the numbers before it that have gone. Those are counted: a block
-says of 128 numbers which have gone, a group counts it for 128 blocks, and the head of the table
-has the sum of each group. So whoever leaves writes two records beside the head, and whoever asks
-for a position reads two, however many wait. What is wholly gone is removed.
+Every entry of a lane has an ascending number. Its position is its number minus the count of removed
+numbers before it. A block has one bit for each of 128 numbers, a group has a count for each of 128
+blocks, and the head of the table has the sum of each group. So a removal writes two records and the
+head, and a position reads two records, for any length. Blocks and groups without remaining entries
+are deleted.
 """
 
 from typing import Final
@@ -27,14 +27,14 @@ GROUP: Final = BLOCK * BLOCK
 
 
 class Waitlist:
-    """The lanes of one table in one transaction. Whoever changes a lane writes the head, too."""
+    """The lanes of one table in one transaction. Every change of a lane writes the head."""
 
     def __init__(self, tx: Transaction, id_: str, epoch: str) -> None:
         self._tx = tx
         self._at = id_, epoch
 
     def stand(self, key: str, lane: Lane, wait: Wait) -> int:
-        """Stand at the back of a lane; returns one's number."""
+        """Add an entry to the back of a lane; returns its number."""
         number = lane.next
         lane.next += 1
         lane.waiting += 1
@@ -44,16 +44,18 @@ class Waitlist:
         return number
 
     async def get(self, key: str, number: int) -> Wait:
-        """Who has this number."""
+        """Return the entry with this number."""
         wait = await self._tx.get(wait_key(*self._at, key, number), Wait)
         if wait is None:
             raise OncewardError(
-                f"number {number} of lane {key!r} of table {self._at[0]!r} is gone", code="damaged"
+                f"number {number} of lane {key!r} of table {self._at[0]!r} was removed",
+                code="damaged",
             )
         return wait
 
     async def first(self, key: str, lane: Lane, most: int, start: int = 0) -> list[Row[Wait]]:
-        """The first ones in a lane, from a number on. Checked by the head alone."""
+        """Return the first entries of a lane, starting at a number. Only the head is checked for
+        conflicts."""
         if lane.front is None:
             return []
         start_key = wait_key(*self._at, key, max(start, lane.front.number))[1]
@@ -62,7 +64,7 @@ class Waitlist:
         return await self._tx.scan(partition, Wait, start=start_key, end=end, limit=most)
 
     async def remove(self, key: str, lane: Lane, number: int) -> None:
-        """Let a number be gone."""
+        """Remove an entry."""
         self._tx.delete(wait_key(*self._at, key, number))
         lane.waiting -= 1
         if not lane.waiting:
@@ -74,7 +76,7 @@ class Waitlist:
             lane.front = Front(number_of(row), row.value.order, row.value.since_ms)
 
     async def position(self, key: str, lane: Lane, number: int) -> int:
-        """How far in front one is who has this number, from 1 on."""
+        """Return the position of an entry, from 1."""
         if lane.front is not None and lane.front.number == number:
             return 1
         group, block = number // GROUP, number // BLOCK
@@ -113,10 +115,10 @@ class Waitlist:
             lane.base += 1
 
     def _forget(self, key: str, lane: Lane, number: int) -> None:
-        """Nobody is left in a lane: it goes on with a new group, of which nothing is known."""
+        """Reset an empty lane: it continues with a new group."""
         last = lane.next - 1
         if any(lane.gone):
-            # Of all other blocks and groups everything has gone, so they were removed already.
+            # All other blocks and groups were already deleted when they became empty.
             for block in {number // BLOCK, last // BLOCK}:
                 self._tx.delete(block_key(*self._at, key, block))
             for group in {number // GROUP, last // GROUP}:

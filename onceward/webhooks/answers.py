@@ -1,8 +1,8 @@
 """Classification of responses: success, retry after a delay, or permanent failure.
 
-As receivers of webhooks expect it: 2xx is delivered, 410 says never again, and all else may be
-better the next time. A redirect is not followed, since it could lead anywhere, so it is a failure
-like others.
+These are the conventions of webhooks: 2xx is success, 410 disables the receiver, and everything
+else is retried. Redirects are failures; they are not followed because they could lead to any
+address.
 """
 
 import re
@@ -22,46 +22,46 @@ _TOO_MUCH = (HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_MANY_REQUESTS)
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """What an endpoint answered."""
+    """The response of an endpoint."""
 
     status: int
     retry_after_s: float | None
-    """How long it asks to be left alone, within limits."""
+    """The delay that the response asks for, within limits."""
     body: bytes
-    """The first part of it."""
+    """The first part of the body."""
     took_s: float
     sent: int = 1
-    """How often the request was sent: twice, if the first time met a connection's end."""
+    """How many times the request was sent: twice if a reused connection was closed by the
+    receiver."""
 
 
 class Outcome(StrEnum):
-    """What is to be done after a call."""
+    """The action after a call."""
 
     DELIVERED = "delivered"
     AGAIN = "again"
     GONE = "gone"
-    """The endpoint wants no calls any more, of any kind."""
+    """The endpoint accepts no further calls of any kind."""
     NEVER = "never"
-    """This call can never be made as it is; others to the same endpoint may."""
+    """This call can never succeed; other calls to the same endpoint can."""
 
 
 class Verdict(msgspec.Struct, frozen=True):
-    """What a call has come to."""
+    """The result of a call."""
 
     outcome: Outcome
     not_before_s: float | None
-    """The endpoint asks not to be called again for so long, from now on."""
+    """The time from now for which the endpoint asks not to be called."""
     answered: bool | None
-    """Whether there was an answer, good or bad: the host is alive. None if the reason is with us,
-    and says nothing of the host."""
+    """Whether there was a response of any kind, so the host is up. None if the failure is local."""
     well: bool
-    """Whether the answer is not one of a receiver that fails, or has too much to do."""
+    """Whether the response shows a healthy receiver: not failing, not overloaded."""
     line: str
-    """For the log of attempts: printable, on one line, of limited length."""
+    """A line for the log of attempts: printable and of limited length."""
 
 
 def judge(result: Answer | OncewardError) -> Verdict:
-    """What an answer means, or the error in its place."""
+    """Classify a response, or the error of a call without one."""
     if isinstance(result, Answer):
         if 200 <= result.status < 300:
             return Verdict(Outcome.DELIVERED, None, True, True, _line(result))
@@ -70,7 +70,7 @@ def judge(result: Answer | OncewardError) -> Verdict:
         well = result.status < 500 and result.status not in _TOO_MUCH
         return Verdict(Outcome.AGAIN, result.retry_after_s, True, well, _line(result))
     outcome = Outcome.AGAIN
-    # A name can lead to a wrong address for a while, so that is tried again.
+    # DNS can return a wrong address for a while, so a refused address is retried.
     if isinstance(result, BadInput) and not isinstance(result, AddressRefused):
         outcome = Outcome.NEVER
     line = _printable(result.message)
@@ -83,14 +83,13 @@ def judge(result: Answer | OncewardError) -> Verdict:
 
 
 def read_retry_after(value: str, date: str | None, now_ms: int) -> float | None:
-    """How many seconds a `Retry-After` asks for, within limits; None if it is not understood.
+    """Return the seconds of a `Retry-After` header within limits; None if it is malformed.
 
-    A time is taken relative to the `date` of the answer, by the same clock; where there is none,
-    relative to ours.
+    A date is relative to the `date` header of the response, or to our clock without one.
     """
     value = value.strip()
     if re.fullmatch(r"[0-9]+", value):
-        # So many digits are beyond the limit in any case, and more take long to read.
+        # More digits exceed the limit anyway, and parsing long numbers is slow.
         return min(float(value.lstrip("0")[:10] or 0), limits.RETRY_AFTER_S_MAX)
     at_s = _read_date(value)
     if at_s is None:
@@ -104,7 +103,7 @@ def read_retry_after(value: str, date: str | None, now_ms: int) -> float | None:
 def _read_date(text: str) -> float | None:
     try:
         read = parsedate_to_datetime(text)
-        # One of the ways to write it names no zone; it is always this one.
+        # One of the formats has no zone; it is always UTC.
         return (read if read.tzinfo else read.replace(tzinfo=UTC)).timestamp()
     except (ValueError, TypeError, OverflowError, IndexError):
         return None
@@ -122,7 +121,7 @@ def _line(answer: Answer) -> str:
 
 
 def _printable(text: str) -> str:
-    """The start of a text, on one line, without what could mislead a terminal or a reader."""
+    """The start of a text on one line, without control characters."""
     text = text[: limits.ANSWER_TEXT_CHARS * 5]
     if not text.isprintable():
         text = "".join(c if c.isprintable() else " " if c.isspace() else "\ufffd" for c in text)

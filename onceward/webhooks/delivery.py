@@ -1,8 +1,8 @@
 """Delivery: makes the webhook calls of timers, with retries.
 
-A call is a job of the queue of webhooks, and `webhook-id` is its id: the same in all attempts,
-so that a receiver can tell repeats. An endpoint that is slow or dead takes few hands, and
-what waits for it is given back until later: it delays nobody else.
+A call is a job of the webhook queue, and `webhook-id` is the id of that job. It is the same in all
+attempts, so receivers can deduplicate. A slow or unavailable endpoint uses few workers; its waiting
+calls are postponed, so it does not delay other endpoints.
 """
 
 from collections.abc import Callable, Sequence
@@ -45,53 +45,54 @@ from onceward.work.job import Asleep, Job
 if TYPE_CHECKING:
     from onceward.webhooks.http.sender import Sender
 
-# A call waits for the host of an endpoint that was read so long ago at the most.
+# The maximum age of a cached endpoint that selects the host to wait for.
 _FRESH_NS = 1_000_000_000
 
 
 @dataclass(frozen=True, kw_only=True)
 class Outward:
-    """How outward calls are made."""
+    """Settings of webhook calls."""
 
     allow: Sequence[str] = ()
-    """Networks, hosts and hosts with ports that may be called though they are private."""
+    """Private networks, hosts, and hosts with ports that may be called."""
     ports: Sequence[int] = (80, 443)
     rate: float = 0.0
-    """How many calls a second are begun at the most, by all nodes together; 0: any number."""
+    """The maximum number of calls per second of all nodes; 0 for no limit."""
     pauses_s: Sequence[float] = retries.PAUSES_S
     """The pause after each failed attempt, unless timer or endpoint specify it. The last one
     repeats."""
     attempts_max: int = retries.ATTEMPTS
-    """How many attempts a call has, unless timer or endpoint specify it; 0: no limit."""
+    """The maximum number of attempts of a call, unless timer or endpoint specify it; 0 for no
+    limit."""
     connect_s: float = limits.OUTWARD_CONNECT_S
     total_s: float = limits.OUTWARD_TOTAL_S
     concurrency: int = limits.OUTWARD_CALLS_MAX
-    """How many calls a node has under way at once."""
+    """The maximum number of concurrent calls of a node."""
     concurrency_per_host: int = limits.HOST_REQUESTS_MAX
-    """How many of them to one receiver at the most: fewer while it answers slowly or badly."""
+    """The maximum number of concurrent calls to one receiver; fewer while it is slow or failing."""
     sender: "Callable[[Guard], Sender] | None" = None
-    """For tests: makes the calls instead of the usual sender."""
+    """For tests: replaces the HTTP sender."""
 
 
 @dataclass(slots=True)
 class Rate:
-    """How many calls of an endpoint were made, and how many of them went well."""
+    """Counts of the calls of an endpoint, and of those that succeeded."""
 
     calls: int = 0
     delivered: int = 0
 
 
 class Pause(NamedTuple):
-    """A receiver that does not answer is left alone for a while, by one node."""
+    """A pause of this node's calls to a receiver that does not respond."""
 
     until_ms: int
-    """When the next call is made; the past, if that is under way."""
+    """The time of the next call; in the past if it is running."""
     failures: int
-    """How many calls in a row got no answer."""
+    """The number of calls in a row without a response."""
 
 
 class Entered(NamedTuple):
-    """A call that its host is ready for, with all that it is made with."""
+    """A call that was admitted to its host, with its parameters."""
 
     endpoint: Endpoint
     headers: dict[str, str]
@@ -100,7 +101,7 @@ class Entered(NamedTuple):
 
 
 class Delivery:
-    """Makes the calls of one node."""
+    """Makes the webhook calls of one node."""
 
     def __init__(self, store: Store, timers: TimerTable, outward: Outward) -> None:
         """Raises `BadInput`, and `bad_settings` if the HTTP parser is not installed."""
@@ -111,7 +112,7 @@ class Delivery:
         self._retry = RetryPolicy(pauses_of(outward.pauses_s), outward.attempts_max)
         admit_policy(self._retry)
         elapsed_ns, hands = store.clock.elapsed_ns, outward.concurrency
-        # Some hands are always left for hosts that answer, and for others than the busiest.
+        # Reserve some workers for responding hosts, and for hosts other than the busiest.
         hosts = Hosts(
             store.ids.fraction,
             elapsed_ns,
@@ -123,7 +124,7 @@ class Delivery:
         self.receivers = Receivers(hosts, store.clock.now_ms)
         self._sender = (outward.sender or _load_sender())(self.guard)
         self.rates: dict[tuple[str, str], Rate] = {}
-        """By caller and endpoint, since this node began; not of those beyond the first many."""
+        """By caller and endpoint, since the start of this node. Limited to the first entries."""
         self._known: dict[tuple[str, str], tuple[Endpoint, int]] = {}
         for why in ("paused", "busy"):
             store.meters.count("webhooks_postponed", 0, reason=why)
@@ -131,13 +132,13 @@ class Delivery:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """Of the queue of webhooks. Its jobs are known at least as long as their timers."""
-        # How many attempts a call has depends on its timer and endpoint, too: see `deliver`.
+        """Settings of the webhook queue. Its jobs are kept at least as long as their timers."""
+        # The number of attempts depends on timer and endpoint: see `deliver`.
         return {"rate": self._outward.rate, "attempts_max": 0, "internal": True}
 
     @property
     def handler(self) -> Handler:
-        """For a worker of the queue of webhooks."""
+        """The handler for a worker of the webhook queue."""
         lease_ms = int((self._outward.total_s + limits.OUTWARD_SLACK_S) * 1_000)
         return Handler(WEBHOOKS, self.deliver, lease_ms, self._outward.concurrency)
 
@@ -145,7 +146,8 @@ class Delivery:
         await self._sender.close()
 
     async def deliver(self, job: Job) -> dict[str, Any]:
-        """Make a call; returns what it was answered. Raises what says how to go on."""
+        """Make a call; returns a summary of the response. Raises `Fail`, `Retry` or `Asleep`
+        otherwise."""
         webhook = msgspec.convert(job.body, Webhook)
         id_ = webhook.call.endpoint or endpoints.DEFAULT
         endpoint, given, host, slot = await self._enter(webhook, id_)
@@ -180,7 +182,7 @@ class Delivery:
         raise Fail(verdict.line)
 
     def pause_of(self, caller: str, endpoint: str, url: str = "") -> Pause | None:
-        """Whether the receiver of an endpoint, or at a URL, is left alone by this node."""
+        """The pause of this node's calls to an endpoint or URL, or None."""
         if not url:
             known, _ = self._known.get((caller, endpoint), (None, 0))
             url = "" if known is None else known.url
@@ -197,8 +199,8 @@ class Delivery:
         self.receivers.wait(webhook.caller, host, scope, until_ms)
 
     def _given(self, webhook: Webhook, endpoint: Endpoint) -> dict[str, str]:
-        """The headers of a call. While they or the secrets cannot be read, the call waits, and
-        that is no attempt."""
+        """The headers of a call. While they or the secrets cannot be decrypted, the call waits
+        without an attempt."""
         try:
             if not endpoint.suspended:
                 server_keys = self._store.server_keys
@@ -235,12 +237,13 @@ class Delivery:
             return error
 
     async def _enter(self, webhook: Webhook, id_: str) -> Entered:
-        """Admit a call to its host. Returns the endpoint as it is after the wait for that: a change
-        that the API has acknowledged holds for every call that begins afterwards, on all nodes.
+        """Admit a call to its host; returns the endpoint as read after the wait.
 
-        Raises `Asleep` if the host is busy, and `Fail` if there is nothing to call."""
+        A change that the API has acknowledged therefore applies to every later call on all nodes.
+        Raises `Asleep` if the host is busy, and `Fail` if there is nothing to call.
+        """
         key = webhook.caller, id_
-        # What is known may be out of date: it only tells at which host to wait.
+        # The cached endpoint may be stale; it only selects the host to wait for.
         endpoint, _ = self._known.get(key) or (await self._endpoint(*key), 0)
         while True:
             host = self._host(webhook, endpoint)
@@ -260,7 +263,7 @@ class Delivery:
             try:
                 endpoint = await self._endpoint(*key)
                 if endpoint.disabled:
-                    raise Fail(f"the endpoint {id_} is disabled")
+                    raise Fail(f"endpoint {id_} is disabled")
                 given = self._given(webhook, endpoint)
                 admitted = self._host(webhook, endpoint) == host
                 if admitted:
@@ -293,7 +296,7 @@ class Delivery:
         suspension = await suspensions.get(tx, caller)
         passed = {caller}
         while suspension is not None and suspension.to not in ("", *passed):
-            caller = suspension.to  # whoever has its endpoints now
+            caller = suspension.to  # the new owner of its endpoints
             passed.add(caller)
             suspension = await suspensions.get(tx, caller)
         endpoint = await self._known_to(tx, caller, id_)
@@ -314,16 +317,16 @@ class Delivery:
         rate.delivered += delivered
 
     async def _end(self, webhook: Webhook) -> None:
-        """Let a timer repeat no more whose receiver wants no calls any more."""
+        """End a recurring timer whose receiver accepts no further calls."""
         try:
             await self._store.run(
                 lambda tx: self._timers.cancel(tx, webhook.timer, caller=webhook.caller)
             )
         except (NoSuchTimer, AlreadyEnded):
-            pass  # it was there for this once
+            pass  # a one-time timer
 
     async def _note(self, caller: str, id_: str, endpoint: Endpoint, verdict: Verdict) -> None:
-        """Write down if an endpoint has begun to fail, or to answer again."""
+        """Record that an endpoint has started to fail, or to respond again."""
         failing = verdict.outcome is not Outcome.DELIVERED
         if id_ != endpoints.DEFAULT and endpoint.health.failing != failing:
             endpoint.health.failing = failing
@@ -335,7 +338,7 @@ class Delivery:
 
 
 async def default_endpoint(tx: Transaction, store: Store, caller: str) -> Endpoint:
-    """The one whose secrets sign what goes to a bare URL; made if it is not there."""
+    """The endpoint whose secrets sign calls to plain URLs; created if it is missing."""
     try:
         return await endpoints.get(tx, endpoints.DEFAULT, caller=caller)
     except NoSuchEndpoint:
@@ -345,7 +348,7 @@ async def default_endpoint(tx: Transaction, store: Store, caller: str) -> Endpoi
 
 def _load_sender() -> "Callable[[Guard], Sender]":
     try:
-        # Here, since applications without webhooks do not need it.
+        # Imported here because applications without webhooks do not need it.
         from onceward.webhooks.http.sender import Sender
     except ModuleNotFoundError as error:
         if (needed := missing(error)) is None:
@@ -363,7 +366,7 @@ def _url(webhook: Webhook, endpoint: Endpoint) -> str:
 
 
 def _body(webhook: Webhook, content_type: str) -> bytes:
-    """Text with a content type of its own is sent as it is, everything else as JSON."""
+    """Encode a body: text with its own content type unchanged, everything else as JSON."""
     body = webhook.call.body
     kind = content_type.partition(";")[0].strip().lower()
     if isinstance(body, str) and kind != "application/json" and not kind.endswith("+json"):

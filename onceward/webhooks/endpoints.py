@@ -1,11 +1,11 @@
 """Endpoints: destinations of webhook calls and their signing secrets.
 
-Secrets and header values are stored encrypted with the server key, each for its own place. An
-endpoint whose secrets cannot be read, since that key is not here, is suspended: calls wait.
+Secrets and header values are encrypted with the server key, each bound to its record. An endpoint
+whose secrets cannot be decrypted, because the server key is missing, is suspended: its calls wait.
 
-A secret that is replaced counts for a while beside the new one, so that receivers have time to
-learn it. What is sent to a bare URL is signed with the secrets of the caller's endpoint
-`default`, which has no URL of its own and is made when it is needed.
+A replaced secret stays valid for a while beside the new one, so that receivers have time to change
+it. Calls to plain URLs are signed with the secrets of the caller's endpoint `default`, which has no
+URL and is created on demand.
 """
 
 from collections.abc import Callable
@@ -25,53 +25,53 @@ from onceward.webhooks.retries import admit_policy
 
 DEFAULT = "default"
 ENDPOINTS = "endpoint"
-"""The partition of all of them."""
+"""The partition of all endpoints."""
 
 
 class Secret(msgspec.Struct, omit_defaults=True):
-    """One that calls are signed with."""
+    """A signing secret."""
 
     text: str
     until_ms: int | None = None
-    """How long it counts, once there is a newer one."""
+    """When it expires, once a newer secret exists."""
 
 
 class Health(msgspec.Struct, omit_defaults=True):
-    """How the last calls went; written when that changes."""
+    """The health of recent calls; written when it changes."""
 
     failing: bool = False
     since_ms: int = 0
     said: str = ""
-    """What the last one came to."""
+    """A summary of the last call."""
 
 
 class Endpoint(msgspec.Struct, omit_defaults=True):
-    """A receiver of outward calls."""
+    """A receiver of webhook calls."""
 
     url: str
     secrets: list[Secret]
-    """The newest one first."""
+    """The newest secret first."""
     created_ms: int
     headers: dict[str, str] = {}
     description: str = ""
     disabled: bool = False
-    """While it is, what is due for it fails at once, and can be sent again later."""
+    """Calls to a disabled endpoint fail immediately and can be resent later."""
     retry: RetryPolicy | None = None
-    """For calls of timers that do not specify their own."""
+    """The default for calls of timers without a retry policy."""
     health: Health = msgspec.field(default_factory=Health)
     suspended: bool = False
-    """Whether its secrets or headers cannot be read here; never stored."""
+    """Whether its secrets or headers cannot be decrypted here; not stored."""
 
     def secrets_at(self, now_ms: int) -> list[str]:
-        """The secrets that count at a time."""
+        """The secrets that are valid at a time."""
         return [s.text for s in self.secrets if s.until_ms is None or s.until_ms > now_ms]
 
 
 def endpoint_key(caller: str, id_: str) -> Key:
-    """Where an endpoint stands. Raises `BadInput` for what cannot be an id."""
+    """The key of an endpoint. Raises `BadInput` for an invalid id."""
     keys.admit_name(id_, "an endpoint's id", limits.ENDPOINT_ID_BYTES_MAX)
     if type(caller) is not str:
-        raise BadInput(f"a caller's id is text, not {type(caller).__name__}", code="bad_name")
+        raise BadInput(f"a caller's id must be text, not {type(caller).__name__}", code="bad_name")
     return ENDPOINTS, keys.join(caller, id_)
 
 
@@ -87,16 +87,16 @@ async def put(
     disabled: bool = False,
     retry: RetryPolicy | None = None,
 ) -> Endpoint:
-    """Make an endpoint, or change one: its secrets stay. `secret` is that of a new one.
+    """Create an endpoint, or update one and keep its secrets. `secret` is used for a new endpoint.
 
-    Raises `BadInput`. Whether the URL may be called is judged with each call.
+    Raises `BadInput`. Each call checks whether the URL is allowed.
     """
     key = endpoint_key(caller, id_)
     signing.admit_secret(secret)
     if type(url) is not str or type(description) is not str:
-        raise BadInput("the url of an endpoint and its description are text")
+        raise BadInput("the url and description of an endpoint must be text")
     if type(disabled) is not bool:
-        raise BadInput(f"an endpoint is disabled or not, true or false, not {disabled!r}")
+        raise BadInput(f"disabled must be true or false, not {disabled!r}")
     admit_headers({} if headers is None else headers)
     if retry is not None:
         admit_policy(retry)
@@ -106,7 +106,7 @@ async def put(
     endpoint = None if known is None else _decrypted(tx, caller, id_, known)
     if endpoint is None:
         endpoint = Endpoint(url, [Secret(secret)], tx.now_ms)
-    elif endpoint.suspended:  # what could not be read is replaced by what is given
+    elif endpoint.suspended:  # unreadable secrets are replaced by the given ones
         endpoint.suspended, endpoint.secrets = False, [Secret(secret)]
     endpoint.url = url
     endpoint.headers = headers or {}
@@ -118,24 +118,26 @@ async def put(
 
 
 async def get(tx: Transaction, id_: str, *, caller: str = "") -> Endpoint:
-    """An endpoint; raises `NoSuchEndpoint`."""
+    """Return an endpoint. Raises `NoSuchEndpoint`."""
     endpoint = await tx.get(endpoint_key(caller, id_), Endpoint)
     if endpoint is None:
-        raise NoSuchEndpoint(f"there is no endpoint {id_!r}", id=id_)
+        raise NoSuchEndpoint(f"endpoint {id_!r} not found", id=id_)
     return _decrypted(tx, caller, id_, endpoint)
 
 
 async def rotate(
     tx: Transaction, id_: str, secret: str, *, overlap_ms: int, caller: str = ""
 ) -> Endpoint:
-    """Sign with a new secret, and for `overlap_ms` with the one before, too. Raises
-    `NoSuchEndpoint`, `BadInput`."""
+    """Replace the signing secret; the previous one stays valid for `overlap_ms`.
+
+    Raises `NoSuchEndpoint`, `BadInput`.
+    """
     signing.admit_secret(secret)
     if not is_whole(overlap_ms) or not 0 <= overlap_ms <= limits.LEASE_MS_MAX:
-        raise BadInput(f"an old secret counts 0 to {limits.LEASE_MS_MAX} ms, not {overlap_ms!r}")
+        raise BadInput(f"overlap_ms must be 0 to {limits.LEASE_MS_MAX}, not {overlap_ms!r}")
     endpoint = await get(tx, id_, caller=caller)
     insist_readable(id_, endpoint)
-    if secret != endpoint.secrets[0].text:  # the same again changes nothing
+    if secret != endpoint.secrets[0].text:  # a repeated call changes nothing
         newest = Secret(endpoint.secrets[0].text, tx.now_ms + overlap_ms)
         endpoint.secrets = [Secret(secret), newest]
         tx.put(endpoint_key(caller, id_), _encrypted(tx, caller, id_, endpoint))
@@ -143,8 +145,8 @@ async def rotate(
 
 
 async def reencrypt(tx: Transaction, id_: str, *, caller: str = "") -> bool:
-    """Encrypt what an endpoint has with the first server key. Returns False if it cannot be read.
-    Idempotent."""
+    """Encrypt the secrets of an endpoint with the first server key. Returns False if they are
+    unreadable. Idempotent."""
     key = endpoint_key(caller, id_)
     known = await tx.get(key, Endpoint)
     if known is None:
@@ -159,10 +161,10 @@ async def reencrypt(tx: Transaction, id_: str, *, caller: str = "") -> bool:
 
 
 def insist_readable(id_: str, endpoint: Endpoint) -> None:
-    """Raise `SecretUnreadable` for an endpoint that is suspended."""
+    """Raise `SecretUnreadable` for a suspended endpoint."""
     if endpoint.suspended:
         raise SecretUnreadable(
-            f"the endpoint {id_!r} is suspended: its secrets are encrypted with a server key that "
+            f"endpoint {id_!r} is suspended: its secrets are encrypted with a server key that "
             "this server does not have. Add that key to ONCEWARD_SERVER_KEY_FILE, or create "
             "the endpoint again (PUT, or DELETE and POST)",
             id=id_,
@@ -170,12 +172,12 @@ def insist_readable(id_: str, endpoint: Endpoint) -> None:
 
 
 def _encrypted(tx: Transaction, caller: str, id_: str, endpoint: Endpoint) -> Endpoint:
-    """An endpoint as it is stored."""
+    """An endpoint in its stored form."""
     return _each(tx.server_keys.encrypt, caller, id_, endpoint)
 
 
 def _decrypted(tx: Transaction, caller: str, id_: str, stored: Endpoint) -> Endpoint:
-    """An endpoint as it is used; suspended, and without secrets, if it cannot be read."""
+    """A decrypted endpoint; suspended and without secrets if it is unreadable."""
     try:
         return _each(tx.server_keys.decrypt, caller, id_, stored)
     except SecretUnreadable:
@@ -194,14 +196,17 @@ def _each(change: Callable[..., str], caller: str, id_: str, endpoint: Endpoint)
 
 
 async def remove(tx: Transaction, id_: str, *, caller: str = "") -> None:
-    """Forget an endpoint. Raises `NoSuchEndpoint`."""
+    """Delete an endpoint. Raises `NoSuchEndpoint`."""
     await get(tx, id_, caller=caller)
     tx.delete(endpoint_key(caller, id_))
 
 
 async def transfer(tx: Transaction, id_: str, *, caller: str, to: str) -> bool:
-    """Give an endpoint to another caller, with its secrets. Returns False if the other has one
-    with this id, or its secrets cannot be read. Idempotent."""
+    """Transfer an endpoint with its secrets to another caller.
+
+    Returns False if that caller has an endpoint with this id, or the secrets are unreadable.
+    Idempotent.
+    """
     known = await tx.get(endpoint_key(caller, id_), Endpoint)
     if known is None:
         return True
@@ -216,7 +221,7 @@ async def transfer(tx: Transaction, id_: str, *, caller: str, to: str) -> bool:
 async def all_of(
     tx: Transaction, *, caller: str = "", after: str = "", most: int
 ) -> list[tuple[str, Endpoint]]:
-    """A caller's endpoints in the order of their ids, from behind `after` on."""
+    """Return the endpoints of a caller, ordered by id, starting after `after`."""
     start, end = keys.below(caller)
     if after:
         start = max(start, keys.after(keys.join(caller, after)))
@@ -228,7 +233,7 @@ async def all_of(
 async def everyones(
     tx: Transaction, *, after: str = "", most: int
 ) -> list[tuple[str, str, Endpoint]]:
-    """The endpoints of all callers, each with its caller and id, from behind a sort key on."""
+    """Return the endpoints of all callers, each with caller and id, starting after a sort key."""
     start = keys.after(after) if after else ""
     rows = await tx.scan(ENDPOINTS, Endpoint, start=start, limit=most, skip_damaged=True)
     found = [(*_names(row.key[1]), row.value) for row in rows]
@@ -241,7 +246,7 @@ def _names(sort: str) -> tuple[str, str]:
 
 
 async def note(tx: Transaction, id_: str, *, failing: bool, said: str, caller: str = "") -> None:
-    """Write down that calls began to fail, or to succeed."""
+    """Record that calls have started to fail, or to succeed."""
     endpoint = await tx.get(endpoint_key(caller, id_), Endpoint)
     if endpoint is not None and endpoint.health.failing != failing:
         endpoint.health = Health(failing, tx.now_ms, said[:200])

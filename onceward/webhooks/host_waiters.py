@@ -1,8 +1,7 @@
 """Queues of calls that wait for a host at its concurrency limit.
 
-Who will not have to wait for long waits here, in the order they came, and goes on when one before
-is over. The others would keep their hands from calling other hosts: these are told when their
-turn will be, one behind the other, and come back then.
+Short waits happen here, first in, first out. Calls with longer waits are postponed to their
+estimated time, one after the other, so that their workers can call other hosts.
 """
 
 import asyncio
@@ -17,14 +16,15 @@ class HostWaiters:
     """Admits requests to hosts, for one process."""
 
     def __init__(self, hosts: Hosts, elapsed_ns: Callable[[], int], waiting_max: int) -> None:
-        """`waiting_max`: so many wait here for one host at the most."""
+        """`waiting_max` limits the number of calls that wait here for one host."""
         self._hosts = hosts
         self._elapsed_ns = elapsed_ns
         self._waiting_max = waiting_max
         self._lines: dict[Hashable, _Line] = {}
 
     async def enter(self, host: Hashable) -> Slot | float:
-        """Leave for a request, to be given back by `leave`; or in how many seconds to come back."""
+        """Return a slot for a request, to be returned with `leave`; or the seconds after which to
+        retry."""
         line = self._lines.get(host)
         if line is None or not line.waiting:
             slot = self._hosts.admit(host)
@@ -40,7 +40,7 @@ class HostWaiters:
             return await self._wait(host, line, line.gap_s)
         if self._hosts.in_trouble(host):
             return self._later_s(host, line, now_ns)
-        # Nothing is known of it yet. Soon it will be, or it takes long: then that is no hurry.
+        # No measurements exist yet. They will soon, or the host is slow; in both cases it can wait.
         since_s = (now_ns - line.since_ns) / 1e9
         if since_s < limits.HOST_UNKNOWN_S and len(line.waiting) < self._waiting_max:
             return await self._wait(host, line, limits.HOST_UNKNOWN_S - since_s)
@@ -57,12 +57,13 @@ class HostWaiters:
         well: bool = True,
         reason: str = "",
     ) -> None:
-        """The request is over, as for `Slot.give_back`; the next one in line may go on."""
+        """End a request, as for `Slot.give_back`, and admit the next waiter."""
         slot.give_back(answered, well=well, reason=reason)
         self._wake(host)
 
     def _gap_s(self, host: Hashable, wait_s: float) -> float:
-        """How long it takes until one more request is over: of who does not answer, unknown."""
+        """Estimate the time until one more request ends; unknown for a host that does not
+        respond."""
         return wait_s if self._hosts.answers(host) else max(wait_s, limits.HOST_WAIT_S_MAX)
 
     def _is_long(self, host: Hashable, line: "_Line") -> bool:
@@ -72,8 +73,8 @@ class HostWaiters:
         return self._hosts.turn_s(host, count) >= limits.HOST_LINE_S
 
     def _later_s(self, host: Hashable, line: "_Line", now_ns: int) -> float:
-        """When the turn will be of one more who comes back: one behind the other, at the pace
-        that the host will have by then."""
+        """Estimate when one more postponed call can start, after all others, at the host's future
+        pace."""
         count = line.tell(now_ns) + len(line.waiting)
         if self._hosts.answers(host):
             later_s = max(self._hosts.turn_s(host, count), line.gap_s + count * 1e-6)
@@ -90,7 +91,7 @@ class HostWaiters:
         loop = asyncio.get_running_loop()
         turn: asyncio.Future[Slot | float] = loop.create_future()
         line.waiting.append(turn)
-        # Should nothing be under way any more, and nobody say that it is over.
+        # A fallback in case no running request is left to wake the waiters.
         waker = loop.call_later(look_s, self._wake, host)
         try:
             return await turn
@@ -102,11 +103,11 @@ class HostWaiters:
             waker.cancel()
 
     def _is_overdue(self, line: "_Line") -> bool:
-        """Whether a host that nothing is known of should have answered by now."""
+        """Whether a host without measurements should have responded by now."""
         return (self._elapsed_ns() - line.since_ns) / 1e9 >= limits.HOST_UNKNOWN_S
 
     def _wake(self, host: Hashable) -> None:
-        """Let as many go on as may."""
+        """Admit waiters up to the limit."""
         line = self._lines.get(host)
         if line is None:
             return
@@ -128,23 +129,23 @@ class HostWaiters:
 
 
 class _Line:
-    """Those who wait for one host."""
+    """The waiters for one host."""
 
     def __init__(self, now_ns: int) -> None:
         self.waiting: deque[asyncio.Future[Slot | float]] = deque()
         self.since_ns = now_ns
         self.next_ns = now_ns
-        """When the turn of the last one is who was told to come back."""
+        """When the last postponed call can start."""
         self.told = 0.0
-        """About how many were told to come back, and have not yet."""
+        """The estimated number of postponed calls that have not returned."""
         self._told_ns = now_ns
         self.gap_s = limits.HOST_WAIT_S_MIN
-        """How long it takes until one more request is over."""
+        """The time until one more request ends."""
 
     def tell(self, now_ns: int) -> int:
-        """Count one more who is told to come back; returns how many there are."""
+        """Count one more postponed call; returns their number."""
         left_ns = max(self.next_ns - now_ns, 0)
-        # They come back one after the other until the last one's turn.
+        # Postponed calls return evenly until the time of the last one.
         self.told *= left_ns / max(self.next_ns - self._told_ns, 1)
         self.told += 1
         self._told_ns = now_ns

@@ -1,12 +1,11 @@
 """Host limits: a slow or unavailable host does not delay calls to others.
 
-A host that nothing is known of gets few requests at once, and more while it answers well
-(`concurrency`). One that does not answer gets one at a time, with pauses between them that double,
-until it answers again.
-And all who have not answered the last time together get only a part of what may be under way: so
-however many of them hang, there is room for those that are well.
+A new host gets few concurrent requests, and more while it responds well (`concurrency`). A host
+that does not respond gets one request at a time, with doubling pauses, until it responds again. All
+hosts without a response to their last request share a part of the total limit, so hanging hosts
+always leave room for healthy ones.
 
-In memory only, and for one process: what is forgotten is learned again with a few requests.
+The state is in memory and per process; after a restart it is measured again with a few requests.
 """
 
 from collections import OrderedDict
@@ -19,21 +18,21 @@ from onceward.webhooks.concurrency import Concurrency
 
 
 class Trouble(NamedTuple):
-    """A host whose last requests got no answer."""
+    """A host whose last requests got no response."""
 
     wait_s: float
-    """In how many seconds the next request may begin; 0, if one is under way."""
+    """Seconds until the next request may start; 0 if one is running."""
     failures: int
-    """How many in a row got no answer."""
+    """The number of requests in a row without a response."""
     since_s: float
-    """How long ago the first of them failed."""
+    """Seconds since the first of them failed."""
     reason: str
     """Why the last of them failed."""
 
 
 class Hosts:
-    """What is known of each host. A key is whatever is in trouble as one, usually scheme, name
-    and port (`Target.key`)."""
+    """The state of each host. A key identifies a unit of failure, usually scheme, name and port
+    (`Target.key`)."""
 
     def __init__(
         self,
@@ -44,7 +43,7 @@ class Hosts:
         doubtful_max: int = limits.DOUBTFUL_REQUESTS_MAX,
         known_max: int = limits.HOSTS_KNOWN_MAX,
     ) -> None:
-        """`fraction` gives random numbers in [0, 1), such as `Ids.fraction`."""
+        """`fraction` returns random numbers in [0, 1), such as `Ids.fraction`."""
         self._fraction = fraction
         self._elapsed_ns = elapsed_ns
         self._requests_max = requests_max
@@ -52,13 +51,13 @@ class Hosts:
         self._known_max = known_max
         self._busy: dict[Hashable, _Host] = {}
         self._idle: OrderedDict[Hashable, _Host] = OrderedDict()
-        """Those without requests, the ones that were used last at the end."""
+        """Hosts without requests, least recently used first."""
         self._doubtful = 0
-        """Requests under way to hosts that had not answered the last time when they began."""
+        """Running requests to hosts that had not responded to their previous request."""
 
     def admit(self, key: Hashable) -> "Slot | float":
-        """Leave for one request, which is to be given back; or after how many seconds to ask
-        again. Who asks again has no place in a line: the caller keeps that."""
+        """Return a slot for one request, to be given back; or the seconds after which to ask again.
+        Callers keep their own queue."""
         host = self._busy.get(key) or self._idle.get(key)
         if host is None:
             host = _Host(self._requests_max)
@@ -71,7 +70,7 @@ class Hosts:
             1 if host.failures or (doubtful and crowded) else host.concurrency.limit
         ):
             return host.wait_s(now_ns)
-        # The second half is for those of whom nothing is known: one request each will tell.
+        # The second half is for hosts without measurements; one request each gives the result.
         if doubtful and (self._doubtful >= self._doubtful_max or (crowded and host.failures)):
             return limits.HOST_WAIT_S_MAX
         self._idle.pop(key, None)
@@ -83,13 +82,13 @@ class Hosts:
         return Slot(self, key, host, doubtful, now_ns, host.concurrency.start())
 
     def answers(self, key: Hashable) -> bool:
-        """Whether the last request to a host got an answer."""
+        """Whether the last request to a host got a response."""
         host = self._busy.get(key) or self._idle.get(key)
         return host is not None and host.answers
 
     def pause(self, key: Hashable) -> Trouble | None:
-        """How long a host is left alone, and why; None if its last request was answered, or
-        nothing is known."""
+        """The pause of a host and its reason; None if the last request got a response, or the host
+        is unknown."""
         host = self._busy.get(key) or self._idle.get(key)
         if host is None or not host.failures:
             return None
@@ -98,17 +97,17 @@ class Hosts:
         return Trouble(wait_s, host.failures, (now_ns - host.failing_ns) / 1e9, host.reason)
 
     def turn_s(self, key: Hashable, count: int) -> float:
-        """How long it takes until so many more requests to a host that answers have begun."""
+        """Estimate the time until `count` more requests to a responding host have started."""
         host = self._busy.get(key) or self._idle.get(key)
         return 0.0 if host is None else host.concurrency.turn_s(count)
 
     def in_trouble(self, key: Hashable) -> bool:
-        """Whether the last request to a host got no answer."""
+        """Whether the last request to a host got no response."""
         host = self._busy.get(key) or self._idle.get(key)
         return host is not None and host.failures > 0
 
     def __len__(self) -> int:
-        """How many hosts are kept in mind."""
+        """The number of known hosts."""
         return len(self._busy) + len(self._idle)
 
     def _take_back(self, slot: "Slot", answered: bool | None, well: bool, reason: str) -> None:
@@ -126,8 +125,8 @@ class Hosts:
             host.failures = 0
             host.news_ns = now_ns
             host.pause_until_ns = 0
-        # One that fails says nothing new of the host if others have been answered since it began;
-        # nor if others failed: what is under way together fails together, and is trouble once.
+        # A failure is ignored if another request succeeded or failed after this one began:
+        # concurrent requests fail together and count as one failure.
         elif answered is not None and slot.since_ns >= host.news_ns:
             host.answers = False
             if not host.failures:
@@ -146,14 +145,14 @@ class Hosts:
             self._idle.popitem(last=False)
 
     def _pause_s(self, failures: int) -> float:
-        """Random between a half and all of what doubles with each failure."""
+        """A random pause between half and all of a duration that doubles with each failure."""
         doubled_s = limits.HOST_PAUSE_S_MIN * (1 << min(failures - 1, 30))
         longest_s = min(limits.HOST_PAUSE_S_MAX, doubled_s)
         return longest_s * (1 + self._fraction()) / 2
 
 
 class Slot:
-    """Leave for one request."""
+    """Permission for one request."""
 
     __slots__ = ("_hosts", "doubtful", "host", "key", "number", "since_ns")
 
@@ -174,17 +173,19 @@ class Slot:
         self.number = number
 
     def give_back(self, answered: bool | None, *, well: bool = True, reason: str = "") -> None:
-        """Say that the request is over, and whether there was an answer, good or bad; None if
-        nobody knows, as when it was never sent. `well` is False for an answer that says that the
-        receiver has too much to do, or fails; `reason` is why there was none. To give it back
-        again does nothing."""
+        """End the request. Idempotent.
+
+        `answered` is whether there was a response of any kind; None if unknown, for example if the
+        request was never sent. `well` is False for a response of a failing or overloaded receiver.
+        `reason` explains a missing response.
+        """
         hosts, self._hosts = self._hosts, None
         if hosts is not None:
             hosts._take_back(self, answered, well, reason)
 
 
 class _Host:
-    """What is known of one host."""
+    """The state of one host."""
 
     __slots__ = (
         *("answers", "begun_ns", "concurrency", "failing_ns", "failures", "news_ns"),
@@ -195,22 +196,24 @@ class _Host:
         self.requests = 0
         self.concurrency = Concurrency(requests_max)
         self.begun_ns = 0
-        """When the last one began."""
+        """When the last request began."""
         self.answers = False
-        """Whether it has answered the last time."""
+        """Whether its last request got a response."""
         self.failures = 0
-        """In a row."""
+        """The number of failures in a row."""
         self.failing_ns = 0
-        """When the first of them was."""
+        """When the first of them occurred."""
         self.reason = ""
-        """Why the last of them was."""
+        """Why the last of them occurred."""
         self.news_ns = 0
-        """When it has answered, or failed, the last time."""
+        """When it last responded or failed."""
         self.pause_until_ns = 0
 
     def wait_s(self, now_ns: int) -> float:
-        """When one of the requests under way may be over: of a host that answers by what they
-        take, else as long again as it has taken already."""
+        """Estimate when a running request ends.
+
+        By measured durations or, if the host does not respond, by the age of the request.
+        """
         left_s = self.concurrency.time_s / self.requests
         if not self.answers:
             left_s = (now_ns - self.begun_ns) / 1e9

@@ -1,7 +1,7 @@
 """Receivers that do not respond: callers affected, and the time of the next call.
 
-In memory only, for one node. An entry ends when the host answers, or when no call to it is
-expected any more.
+In memory and per node. An entry ends when the host responds, or when no further call to it is
+expected.
 """
 
 from collections.abc import Callable
@@ -14,29 +14,29 @@ HostKey = tuple[str, str, int]
 
 
 class Scope(NamedTuple):
-    """What a caller needs a grant for to see that it waits."""
+    """The grant that a caller needs to see this entry."""
 
     action: Literal["endpoint", "timer"]
-    """`endpoint`, or `timer` for a timer with a URL of its own."""
+    """`endpoint`, or `timer` for a timer with a URL."""
     name: str
 
 
 class Paused(NamedTuple):
-    """A host that does not answer, and a caller whose calls wait for it."""
+    """A host that does not respond, and a caller whose calls wait for it."""
 
     host: HostKey
     caller: str
     scope: Scope
     failures: int
-    """How many calls in a row got no answer."""
+    """The number of calls in a row without a response."""
     since_ms: int
     until_ms: int
-    """When the next call is made; the past, if that is under way."""
+    """The time of the next call; in the past if it is running."""
     reason: str
 
 
 class Receivers:
-    """The hosts that callers of one node wait for."""
+    """The hosts that the callers of one node wait for."""
 
     def __init__(self, hosts: Hosts, now_ms: Callable[[], int]) -> None:
         self._hosts = hosts
@@ -45,8 +45,8 @@ class Receivers:
         """With the time of the next call of each."""
 
     def wait(self, caller: str, host: HostKey, scope: Scope, until_ms: int) -> None:
-        """A call waits for a host that does not answer."""
-        # The most recent ones are at the end: the others are dropped if there are too many.
+        """Record that a call waits for a host that does not respond."""
+        # The most recent entries are at the end; the oldest are dropped beyond the limit.
         known = self._waiting.pop((caller, host), None)
         if known is not None and self._now_ms() < known[1] < until_ms:
             scope, until_ms = known
@@ -55,11 +55,11 @@ class Receivers:
             del self._waiting[next(iter(self._waiting))]
 
     def list_paused(self) -> list[Paused]:
-        """Those that do not answer, the longest first."""
+        """Return the hosts that do not respond, the longest outage first."""
         found, now_ms = list[Paused](), self._now_ms()
         for (caller, host), (scope, until_ms) in list(self._waiting.items()):
             trouble = self._hosts.pause(host)
-            # A call may be under way for so long before it says when the next one is.
+            # A running call may take this long before it reports the time of the next one.
             if trouble is None or until_ms < now_ms - limits.OUTWARD_TIMEOUT_MS_MAX:
                 del self._waiting[caller, host]
                 continue

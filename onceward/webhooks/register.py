@@ -6,7 +6,7 @@ from onceward.webhooks.suspensions import Suspension
 
 PART = Part(
     kinds=(
-        Kind("endpoint", "{caller}#{id}", Endpoint, "an endpoint for webhooks, and its secrets"),
+        Kind("endpoint", "{caller}#{id}", Endpoint, "a webhook endpoint and its secrets"),
         Kind("suspended", "{caller}", Suspension, "the suspension of a caller"),
     ),
 )

@@ -1,8 +1,8 @@
 """Webhook signatures, after the Standard Webhooks specification (https://www.standardwebhooks.com).
 
-What is signed is the id, the time and the body. Whoever gets it can tell that it comes from one
-who knows the secret, that nobody has changed it, and that it is new. While an endpoint's secret
-changes, old and new one sign side by side, and either verifies.
+The id, the time and the body are signed. The receiver can verify the sender, the integrity and the
+age of a message. During a change of an endpoint's secret, the old and the new one both sign, and
+either verifies.
 """
 
 import hmac
@@ -16,44 +16,44 @@ from onceward.ids import Ids
 
 PREFIX = "whsec_"
 
-# Without dots, since a dot ends it in what is signed, and without what ends a header.
+# No dots, which separate the parts of the signed text, and no characters that end a header.
 _MESSAGE_ID = re.compile(rf"[!-\-/-~]{{1,{limits.MESSAGE_ID_CHARS_MAX}}}")
 
 
 def new_secret(ids: Ids) -> str:
-    """A secret nobody has used before: `whsec_` and random bytes in base64."""
+    """Generate a new secret: `whsec_` and random bytes in base64."""
     return _write(bytes.fromhex(ids.token(limits.SECRET_BYTES)))
 
 
 def admit_secret(text: str) -> str:
-    """The secret as it is to be stored, the same for all ways to write it. Raises `BadInput`."""
+    """Return the canonical form of a secret for storage. Raises `BadInput`."""
     if type(text) is not str or not text.startswith(PREFIX):
-        raise BadInput(f"a secret starts with {PREFIX}", code="bad_secret")
-    # Some leave out the padding at the end.
+        raise BadInput(f"a secret must start with {PREFIX}", code="bad_secret")
+    # Some tools omit the padding.
     bare = text.removeprefix(PREFIX).rstrip("=")
     try:
         key = a2b_base64(bare + "=" * (-len(bare) % 4), strict_mode=True)
     except (Error, ValueError) as error:
-        raise BadInput(f"a secret is base64 behind {PREFIX}", code="bad_secret") from error
+        raise BadInput(f"a secret must be base64 after {PREFIX}", code="bad_secret") from error
     if not limits.SECRET_BYTES_MIN <= len(key) <= limits.SECRET_BYTES_MAX:
         raise BadInput(
-            f"a secret has {limits.SECRET_BYTES_MIN} to {limits.SECRET_BYTES_MAX} bytes "
-            f"behind the base64, not {len(key)}",
+            f"a secret must have {limits.SECRET_BYTES_MIN} to {limits.SECRET_BYTES_MAX} bytes "
+            f"in base64, not {len(key)}",
             code="bad_secret",
         )
     return _write(key)
 
 
 def headers(secrets: Sequence[str], id_: str, timestamp_s: int, body: bytes) -> dict[str, str]:
-    """The headers that go with a body: its id, the time, and a signature for each secret.
+    """Return the headers of a body: its id, the time, and a signature for each secret.
 
-    The secrets are as `admit_secret` returned them. Without any there is no signature. All
-    attempts at one message have its id, and each has its own time.
+    `secrets` are in the form that `admit_secret` returns; without any there is no signature. All
+    attempts of a message have the same id, and each has its own time.
     """
     if not _MESSAGE_ID.fullmatch(id_):
-        raise BadInput(f"{id_!r} cannot be the id of a message", code="bad_header")
+        raise BadInput(f"invalid message id {id_!r}", code="bad_header")
     if len(secrets) > limits.SECRETS_MAX:
-        raise BadInput(f"at most {limits.SECRETS_MAX} secrets sign at once", code="bad_secret")
+        raise BadInput(f"at most {limits.SECRETS_MAX} secrets can sign at once", code="bad_secret")
     made = {"webhook-id": id_, "webhook-timestamp": str(timestamp_s)}
     if secrets:
         signed = f"{id_}.{timestamp_s}.".encode("ascii") + body

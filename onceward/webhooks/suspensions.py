@@ -1,7 +1,7 @@
 """Suspended callers: their timers and webhook calls are paused.
 
-A caller is suspended when its last API key is removed. A key that is made for it later resumes it;
-an operator can give its timers and endpoints to another caller instead.
+A caller is suspended when its last API key is removed. A new key for it resumes it. An operator can
+transfer its timers and endpoints to another caller instead.
 """
 
 import msgspec
@@ -18,7 +18,7 @@ class Suspension(msgspec.Struct, frozen=True, omit_defaults=True):
 
     since_ms: int
     by: str
-    """Id of the caller that has suspended it."""
+    """Id of the caller that suspended it."""
     to: str = ""
     """Id of the caller to which its timers and endpoints were transferred."""
 
@@ -28,7 +28,7 @@ def suspension_key(caller: str) -> Key:
 
 
 async def get(tx: Transaction, caller: str) -> Suspension | None:
-    """The suspension of a caller. The application itself is never suspended."""
+    """Return the suspension of a caller, or None. The application itself is never suspended."""
     return await tx.get(suspension_key(caller), Suspension) if caller else None
 
 
@@ -39,14 +39,14 @@ async def suspend(tx: Transaction, caller: str, by: str) -> None:
 
 
 async def transfer(tx: Transaction, caller: str, to: str, by: str) -> None:
-    """Note that another caller has what was this one's. Idempotent."""
+    """Record that another caller owns its timers and endpoints. Idempotent."""
     known = await get(tx, caller)
     since_ms = tx.now_ms if known is None else known.since_ms
     tx.put(suspension_key(caller), Suspension(since_ms, by, to))
 
 
 async def resume(tx: Transaction, caller: str) -> bool:
-    """End a suspension. Returns whether there was one. Idempotent."""
+    """End a suspension. Returns whether the caller was suspended. Idempotent."""
     known = await get(tx, caller)
     if known is not None:
         tx.delete(suspension_key(caller))

@@ -51,7 +51,7 @@ PRINTS: dict[tuple[str, str], list[str]] = {
         "game {'X': 'ann', 'O': 'cas'}",
     ],
     ("games.md", "app.game(Nim())"): [
-        "this move cannot be made now",
+        "this move is not allowed now",
         "('second',) wins: {'first': 'ann', 'second': 'ben'}",
         "then {'first': 'cas', 'second': 'ben'}",
         "0 {'left': 12, 'taker': None} ['first']",

@@ -51,11 +51,11 @@ TABLE: dict[Key, Any] = {
     listed_key("t"): "e",
 }
 
-NO_HEAD = "this is not the head of a table"
-NOT_LISTED = "there is no table 't' of this epoch"
-NOT_FIRST = "the first of lane 'main' does not wait there"
-NOT_SEATED = "'ann' sits there as X, and is not known to"
-NOT_WAITING = "'ben' waits there, and is not known to"
+NO_HEAD = "not the head of a table"
+NOT_LISTED = "table 't' does not exist in this epoch"
+NOT_FIRST = "the first entry of lane 'main' is not a waiter"
+NOT_SEATED = "'ann' sits at X but has no record of it"
+NOT_WAITING = "'ben' waits in a lane but has no record of it"
 
 
 def problems(values: dict[Key, Any]) -> list[str]:
@@ -82,35 +82,35 @@ def problems(values: dict[Key, Any]) -> list[str]:
         ({HEAD: []}, [NO_HEAD]),
         ({INFO: None}, [NO_HEAD, NOT_LISTED]),
         ({INFO: Info("d", Policy(), 0)}, [NO_HEAD, NOT_LISTED]),
-        ({INFO: []}, [NO_HEAD, NOT_LISTED, "these are not the settings of a table"]),
+        ({INFO: []}, [NO_HEAD, NOT_LISTED, "not the settings of a table"]),
         # The list of all.
-        ({listed_key("t"): None}, ["the table is not in the list of all"]),
+        ({listed_key("t"): None}, ["the table is missing in the list of tables"]),
         ({listed_key("t"): "d"}, [NOT_LISTED]),
         # Ratings and ladders.
-        ({rating_key("l", "ann"): Rating(7)}, ["'ann' does not stand in the ladder 'l' with 7"]),
-        ({ladder_key("l", 7, "ann"): Rating(7)}, ["'ann' has another rating"]),
+        ({rating_key("l", "ann"): Rating(7)}, ["'ann' is missing in the ladder 'l' with 7"]),
+        ({ladder_key("l", 7, "ann"): Rating(7)}, ["'ann' has a different rating"]),
         ({rating_key("l", "ann"): Rating(7), ladder_key("l", 7, "ann"): Rating(7)}, []),
-        ({rating_key("l", "ann"): []}, ["this is not a rating"]),
+        ({rating_key("l", "ann"): []}, ["not a rating"]),
         # Seats.
         (
             {HEAD: head({"Z": Seat("bot", 0, bot=True), "X": Seat("ann", 0)})},
-            ["more seats are taken than there are: Z, X"],
+            ["more seats are taken than the table has: Z, X"],
         ),
         (
             {HEAD: head({"X": Seat("ann", 0), "O": Seat("ann", 0)})},
-            ["someone sits there twice: ann, ann"],
+            ["a user has two seats: ann, ann"],
         ),
         ({HEAD: head({})}, ["'ann' has no seat"]),
         ({ANN: None}, [NOT_SEATED]),
         ({ANN: Stand("watching", 0)}, [NOT_SEATED]),
-        ({ANN: []}, [NOT_SEATED, "this is nobody at a table"]),
+        ({ANN: []}, [NOT_SEATED, "not the record of a user at a table"]),
         # The line.
         ({HEAD: head(number=4)}, [NOT_FIRST]),
-        ({PLACE: None}, ["'ben' has no place in line", NOT_FIRST]),
-        ({PLACE: []}, ["this is not a place in a lane"]),
+        ({PLACE: None}, ["'ben' has no entry in a lane", NOT_FIRST]),
+        ({PLACE: []}, ["not an entry of a lane"]),
         ({BEN: None}, [NOT_WAITING]),
         ({BEN: Stand("watching", 0, lane="main", number=3)}, [NOT_WAITING]),
-        ({CAS: Stand("waiting", 0, lane="main", number=4)}, ["'cas' has no place in line"]),
+        ({CAS: Stand("waiting", 0, lane="main", number=4)}, ["'cas' has no entry in a lane"]),
         ({wait_key("t", "e", "main", 4): Wait(("ben",), 0, 0, "main")}, [NOT_WAITING]),
         ({wait_key("t", "e", "vip", 3): Wait(("ben",), 0, 0, "main")}, [NOT_WAITING]),
         (

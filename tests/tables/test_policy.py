@@ -78,36 +78,36 @@ def test_a_policy_is_the_same_after_a_journey_as_json(kind: str) -> None:
 @pytest.mark.parametrize(
     ("given", "told"),
     [
-        ({"kind": "slow"}, "kind is one of classic, speed, ranked, not 'slow'"),
-        ({"kind": ["speed"]}, "kind is one of"),
-        ({"sets": ["X"]}, "no rule `sets`"),
+        ({"kind": "slow"}, "unknown kind 'slow'; use one of classic, speed, ranked"),
+        ({"kind": ["speed"]}, "unknown kind"),
+        ({"sets": ["X"]}, "unknown rule `sets`"),
         ({"seats": []}, "1 to 8 names"),
-        ({"seats": ["X", "X"]}, "there once"),
+        ({"seats": ["X", "X"]}, "distinct names"),
         ({"seats": [""]}, "1 to 32 bytes"),
         ({"seats": ["\ud800"]}, "1 to 32 bytes"),
         ({"seats": [7]}, "Expected `str`"),
-        ({"max_wins": -1}, "max_wins is 0 to"),
+        ({"max_wins": -1}, "max_wins must be 0 to"),
         ({"max_wins": True}, "Expected `int`"),
-        ({"turn_ms": limits.SEATS_MS_MAX + 1}, "turn_ms is 0 to"),
+        ({"turn_ms": limits.SEATS_MS_MAX + 1}, "turn_ms must be 0 to"),
         ({"draw": "toss"}, "Invalid enum value"),
         ({"draw": "\ud800"}, "surrogates"),
-        ({"ladder": "\ud800"}, "ladder: a name has"),
-        ({"tiers": [1_200, 1_000]}, "tiers go up"),
-        ({"tiers": [1_000, 1_000]}, "tiers go up"),
-        ({"tiers": [-1]}, "tiers are ratings of 0 to 100000"),
-        ({"tiers": [limits.SEATS_RATING_MAX + 1]}, "tiers are ratings"),
-        ({"party_max": 3}, "party_max is 1 to 2"),
+        ({"ladder": "\ud800"}, "ladder: a name must have"),
+        ({"tiers": [1_200, 1_000]}, "ascending order"),
+        ({"tiers": [1_000, 1_000]}, "ascending order"),
+        ({"tiers": [-1]}, "tiers must be ratings of 0 to 100000"),
+        ({"tiers": [limits.SEATS_RATING_MAX + 1]}, "tiers must be ratings"),
+        ({"party_max": 3}, "party_max must be 1 to 2"),
         ({"lanes": [f"l{n}" for n in range(limits.SEATS_LANES_MAX + 1)]}, "1 to 48 names"),
-        ({"lanes": ["a", "b", "c"], "tiers": list(range(1, 48))}, "at most 48 together"),
-        ({"lanes": ["a", "b", "c"], "tiers": list(range(16))}, "at most 48 together, not 51"),
-        ({"lanes": list("abcde"), "tiers": [1, 2, 3, 4], "party_max": 2}, "together, not 50"),
-        ({"seats": list("ABCDEFGHI")}, "seats are 1 to 8 names, not 9"),
-        ({"bots": list("ABCDEFGHI")}, "bots are 1 to 8 names, not 9"),
-        ({"bots": []}, "bots are 1 to 8 names, not 0"),
-        ({"seats": list("ABC"), "bot_ms": 1}, "bots need names for 2 of them"),
-        ({"lanes": ["a/b"]}, "no / in their names"),
-        ({"ladder": "x" * 33}, "ladder: a name has"),
-        ({"lanes": ["\u00e4" * 16 + "x"]}, "lanes: a name has"),
+        ({"lanes": ["a", "b", "c"], "tiers": list(range(1, 48))}, "at most 48 lanes"),
+        ({"lanes": ["a", "b", "c"], "tiers": list(range(16))}, "at most 48 lanes, not 51"),
+        ({"lanes": list("abcde"), "tiers": [1, 2, 3, 4], "party_max": 2}, "lanes, not 50"),
+        ({"seats": list("ABCDEFGHI")}, "seats must have 1 to 8 names, not 9"),
+        ({"bots": list("ABCDEFGHI")}, "bots must have 1 to 8 names, not 9"),
+        ({"bots": []}, "bots must have 1 to 8 names, not 0"),
+        ({"seats": list("ABC"), "bot_ms": 1}, "bots needs 2 names"),
+        ({"lanes": ["a/b"]}, "must not contain '/'"),
+        ({"ladder": "x" * 33}, "ladder: a name must have"),
+        ({"lanes": ["\u00e4" * 16 + "x"]}, "lanes: a name must have"),
         ({"opens": True, "ends_empty": True}, "cannot end when empty"),
     ],
 )
@@ -184,7 +184,7 @@ def test_a_number_is_within_its_bounds(name: str, least: int, most: int) -> None
     for value in (least, most):
         assert getattr(policy_of({name: value}), name) == value
     for value in (least - 1, most + 1):
-        with pytest.raises(BadInput, match=f"{name} is {least} to {most}, not {value}"):
+        with pytest.raises(BadInput, match=f"{name} must be {least} to {most}, not {value}"):
             policy_of({name: value})
 
 

@@ -13,7 +13,7 @@ from tests.tables.games.playing import Nim
 from tests.tables.test_referee import Hall, hall
 
 MAX = limits.SEATS_UNPLAYED_MAX
-WHY = f"{MAX} games in a row were over before anyone could move"
+WHY = f"{MAX} games in a row ended before a move was possible"
 
 
 class Dealt(Nim):

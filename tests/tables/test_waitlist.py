@@ -103,5 +103,5 @@ async def test_a_number_that_is_gone_is_damage() -> None:
     store = await quick_store()
     queue = Queue(store)
     await queue.stand()
-    with pytest.raises(Exception, match="is gone"):
+    with pytest.raises(Exception, match="was removed"):
         await store.run(lambda tx: Waitlist(tx, "t", "e").get("main", 7))

@@ -219,7 +219,7 @@ async def test_a_timer_has_its_own_retry_policy_before_that_of_its_endpoint() ->
         assert len(world.posts) == 1
         with pytest.raises(BadInput, match="given twice"):
             await app.timers.set("t", url=URL, delay_s=0, attempts_max=1, retry={"attempts_max": 1})
-        with pytest.raises(BadInput, match="retry are for timers that call"):
+        with pytest.raises(BadInput, match="retry are only for timers that call"):
             await app.timers.set("t", queue="q", delay_s=0, retry=own)
 
 

@@ -1,7 +1,7 @@
-"""Games: pure rules by the author; matches, clocks, logs and replays by Onceward.
+"""Games: the author writes pure rules; Onceward runs matches, clocks, logs and replays.
 
-`rules` is what an author writes; `match` the referee, pure; `matches` what is stored, and `checks`
-what must hold of that. Where a game is played, and who may sit there, is not known here.
+`rules` is the interface for authors, `match` the pure state machine, `part` the stored records and
+`invariants` their checks. Games are independent of tables and seats.
 """
 
 from onceward.api.matches import (

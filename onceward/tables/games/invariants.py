@@ -23,25 +23,25 @@ _read_entry = msgspec.json.Decoder(_entry_type).decode
 def _match(record: Record, get: Lookup) -> Iterator[str]:
     partition, sort = record.key
     if sort != "head":
-        # Of a match that is being removed, entries are left for a while.
+        # Some log entries remain while a match is being removed.
         try:
             _read_entry(record.value)
         except msgspec.DecodeError:
-            yield "this is no entry of the log of a match"
+            yield "not a log entry of a match"
         return
     match = value_of(record, Match)
     if match is None:
-        yield "this is not a match"
+        yield "not a match"
         return
     for number in (1, match.entries):
         if get((partition, keys.join(LOG, number))) is None:
-            yield f"entry {number} of its log is not there"
+            yield f"log entry {number} is missing"
     place = match.begun.place
     if place and match.outcome is None and value_of(get(playing_key(place)), str) != match.begun.id:
-        yield f"it is on, but not at its place {place!r}"
+        yield f"the match is running but is not registered at its place {place!r}"
     entry = _entry(match, get)
     if entry is not None and get(entry) is None:
-        yield f"it does not stand in {'/'.join(entry)}"
+        yield f"the due entry {'/'.join(entry)} is missing"
 
 
 def _playing(record: Record, get: Lookup) -> Iterator[str]:
@@ -49,9 +49,9 @@ def _playing(record: Record, get: Lookup) -> Iterator[str]:
     found = None if id_ is None else get(match_key(id_))
     match = value_of(found, Match)
     if match is None:
-        yield f"there is no match {id_!r}"
+        yield f"match {id_!r} does not exist"
     elif match.outcome is not None or keys.join(match.begun.place) != record.key[1]:
-        yield f"the match {id_!r} is not on here"
+        yield f"match {id_!r} is not running here"
 
 
 def _due(record: Record, get: Lookup) -> Iterator[str]:
@@ -60,13 +60,13 @@ def _due(record: Record, get: Lookup) -> Iterator[str]:
         return
     found = get(match_key(words[1]))
     match = value_of(found, Match)
-    # Of one that is being removed there may be no head any more.
+    # The head may already be gone while a match is being removed.
     if match is not None and _entry(match, get) not in (None, record.key):
-        yield f"the match {words[1]!r} does not stand here"
+        yield f"match {words[1]!r} has another due entry"
 
 
 def _entry(match: Match, get: Lookup) -> Key | None:
-    """Where a match waits for its time; None if it does not, or that cannot be known."""
+    """The due entry of a match; None if it has no entry, or its game is unknown."""
     due_ms = match.due_ms
     if match.outcome is not None:
         due_ms = match.ended_ms + limits.MATCH_RETENTION_MS

@@ -1,8 +1,8 @@
 """The state machine of a match, as pure functions.
 
-A match is what its log says: it begins with an entry, and each entry after it is one step, by
-`step`. `play`, `late` and `leave` decide whether there may be such an entry, and raise for what
-may not be; so a client that cheats changes nothing. `replay` takes the same steps again.
+A match is the result of its log: a first entry, then one `step` for each following entry. `play`,
+`late`, `stop` and `leave` decide whether an entry is allowed and raise otherwise, so invalid moves
+change nothing. `replay` applies the same steps again.
 """
 
 from collections.abc import Iterable
@@ -26,28 +26,28 @@ from onceward.tables.games.rules import Rules
 
 
 class Match(msgspec.Struct, omit_defaults=True):
-    """A game as it stands."""
+    """The current state of a game."""
 
     begun: MatchBegun
     state: Any
     movers: list[str]
-    """Whose turn it is."""
+    """The seats whose turn it is."""
     number: int = 0
-    """Which round it is, from 0 on."""
+    """The number of the current round, from 0."""
     pending: dict[str, Any] = {}
-    """Moves of this round, which nobody sees yet."""
+    """Hidden moves of the current round, by seat."""
     last: dict[str, tuple[int, Any]] = {}
-    """Each player's last move with its round: one that comes again is known."""
+    """Each player's last move with its round, to detect repeated requests."""
     due_ms: int | None = None
-    """When the time for this round is over."""
+    """The deadline of the current round."""
     outcome: Outcome | None = None
     entries: int = 1
-    """How many the log has."""
+    """The number of log entries."""
     ended_ms: int = 0
 
     @property
     def awaited(self) -> list[str]:
-        """The seats that have yet to move; none when the game is over."""
+        """The seats that have not moved in this round; empty after the end of the game."""
         if self.outcome is not None:
             return []
         return [seat for seat in self.movers if seat not in self.pending]
@@ -62,61 +62,69 @@ def begin(rules: Rules, begun: MatchBegun) -> Match:
 def play(
     rules: Rules, match: Match, seat: str, move: Any, at_ms: int, number: int | None = None
 ) -> MatchMoved | None:
-    """The entry of a move. With `number`, the round that the player has seen: a move that was
-    made then and comes again is None, and another one is too late for it.
+    """Return the log entry of a move, or None if it repeats a move that was already made.
+
+    `number` is the round that the player has seen. A different move for an earlier round is stale.
 
     Raises `BadInput`: `bad_move`, `not_your_turn`, `stale_move`, `out_of_time`, `match_over`.
     """
     if type(seat) is not str or seat not in match.begun.players:
-        raise BadInput(f"nobody sits at {str(seat)[:100]!r} in this game", code="not_your_turn")
+        raise BadInput(f"unknown seat {str(seat)[:100]!r} in this game", code="not_your_turn")
     if number is not None:
         known = match.last.get(seat)
         if known is not None and known[0] == number and _same(known[1], move):
             return None
         if number != match.number and match.outcome is None:
             raise BadInput(
-                f"the game is at round {match.number}, not {number}: look again, then move",
+                f"the game is at round {match.number}, not {number}; reload its state first",
                 code="stale_move",
                 number=match.number,
             )
     if match.outcome is not None:
-        raise BadInput("the game is over", code="match_over")
+        raise BadInput("the game has ended", code="match_over")
     if match.due_ms is not None and at_ms >= match.due_ms:
-        raise BadInput("the time for this move is over", code="out_of_time")
+        raise BadInput("the time for this move has run out", code="out_of_time")
     if seat in match.pending:
-        raise BadInput("you have moved already: wait for the others", code="not_your_turn")
+        raise BadInput("you have already moved; wait for the other players", code="not_your_turn")
     if seat not in match.movers:
         raise BadInput(f"it is the turn of {', '.join(match.movers)}", code="not_your_turn")
     for legal in rules.moves(_plain(match.state), seat):
         if _same(legal, move):
             return MatchMoved(seat, _plain(legal), at_ms)
-    raise BadInput("this move cannot be made now", code="bad_move")
+    raise BadInput("this move is not allowed now", code="bad_move")
 
 
 def late(match: Match, at_ms: int, seats: Iterable[str] = ()) -> MatchLate | None:
-    """The entry of a time that is over, for some or all who have yet to move; None if it is not,
-    or the game has ended. Of a match that has no clock of its own, another one says when."""
+    """Return the entry for players who ran out of time: `seats`, or all who have not moved.
+
+    Returns None before the deadline and after the end of the game. A match without a clock accepts
+    it at any time.
+    """
     over = match.outcome is None and (match.due_ms is None or at_ms >= match.due_ms)
     return MatchLate(at_ms, tuple(seats)) if over else None
 
 
 def stop(match: Match, at_ms: int, winners: Iterable[str] | None = None) -> MatchStopped | None:
-    """The entry of an end that is said from outside, with winners or so that it does not count;
-    None if the game has ended before."""
+    """Return the entry for an end decided outside the rules: with winners, or not counted.
+
+    Returns None if the game has already ended.
+    """
     if match.outcome is not None:
         return None
     return MatchStopped(at_ms, None if winners is None else tuple(winners))
 
 
 def leave(match: Match, seat: str, at_ms: int, others: Iterable[str] = ()) -> MatchLeft | None:
-    """The entry of a player who goes away, alone or at the same time as others; None if the game
-    has ended, or nobody sits there."""
+    """Return the entry for a player who leaves, alone or together with others.
+
+    Returns None if the game has ended, or the seat does not exist.
+    """
     here = type(seat) is str and seat in match.begun.players and match.outcome is None
     return MatchLeft(seat, at_ms, tuple(others)) if here else None
 
 
 def step(rules: Rules, match: Match, entry: MatchEntry) -> Match:
-    """The match after an entry of its log. The one before stays as it is."""
+    """Return the match after a log entry, as a new object."""
     after = msgspec.structs.replace(match, entries=match.entries + 1)
     match entry:
         case MatchMoved(seat, move, at_ms):
@@ -131,11 +139,11 @@ def step(rules: Rules, match: Match, entry: MatchEntry) -> Match:
             return _ended(after, Outcome((), "stopped"), at_ms)
         case MatchStopped(at_ms, winners):
             return _ended(after, Outcome(winners or (), "told"), at_ms)
-    raise BadInput(f"a log begins once, not again with {entry}")
+    raise BadInput(f"only the first entry of a log may begin a match, not {entry}")
 
 
 def replay(rules: Rules, log: Iterable[MatchEntry]) -> list[Match]:
-    """The match as it was after each entry of its log. Raises `BadInput` for what is no log."""
+    """Return the match after each entry of its log. Raises `BadInput` for an invalid log."""
     found: list[Match] = []
     for entry in log:
         if found:
@@ -143,12 +151,12 @@ def replay(rules: Rules, log: Iterable[MatchEntry]) -> list[Match]:
         elif isinstance(entry, MatchBegun):
             found.append(begin(rules, entry))
         else:
-            raise BadInput("a log begins with who plays")
+            raise BadInput("the first entry of a log must name the players")
     return found
 
 
 def view(rules: Rules, match: Match, seat: str | None = None) -> MatchView:
-    """What someone sees of a match; None is whoever looks on, who sees what all see."""
+    """Return the public view of a match for a seat; None is a spectator."""
     state = _plain(rules.view(_plain(match.state), seat))
     mine, moves = None, list[Any]()
     if seat is not None:
@@ -172,7 +180,7 @@ def view(rules: Rules, match: Match, seat: str | None = None) -> MatchView:
 
 
 def _reveal(rules: Rules, match: Match, at_ms: int) -> Match:
-    """All have moved: the moves count, and the next round begins, unless that was the last."""
+    """Apply the moves of a complete round, and start the next round or end the game."""
     moves = {seat: match.pending[seat] for seat in rules.seats if seat in match.pending}
     match.state = _plain(rules.reveal(_plain(match.state), moves))
     match.pending = {}
@@ -186,7 +194,9 @@ def _next_round(rules: Rules, at_ms: int, match: Match) -> Match:
         return _ended(match, outcome, at_ms)
     match.movers = list(rules.movers(_plain(match.state), match.number))
     if not match.movers or not set(match.movers) <= set(rules.seats):
-        raise BadInput(f"{rules.name} is not over, and its rules let {match.movers} move")
+        raise BadInput(
+            f"{rules.name} has not ended, but its rules return the movers {match.movers}"
+        )
     turn_ms = match.begun.turn_ms
     match.due_ms = None if turn_ms is None else at_ms + turn_ms
     return match
@@ -198,13 +208,13 @@ def _ended(match: Match, outcome: Outcome, at_ms: int) -> Match:
 
 
 def _losing(match: Match, seats: Iterable[str], why: str) -> Outcome:
-    """The others win; if there are none, nobody does."""
+    """The other seats win; without other seats there is no winner."""
     losers = set(seats)
     return Outcome(tuple(seat for seat in match.begun.players if seat not in losers), why)
 
 
 def _same(one: Any, other: Any) -> bool:
-    """Whether two values are the same JSON: 1 is not true, and a tuple is a list."""
+    """Whether two values are equal as JSON: 1 is not true, and a tuple equals a list."""
     return _encoded(one) == _encoded(other)
 
 
@@ -213,6 +223,8 @@ def _encoded(value: Any) -> bytes:
 
 
 def _plain(value: Any) -> Any:
-    """A value as JSON has it, and nobody else's object: rules that change what they were given
-    change nothing here. Raises `BadInput` for what is no JSON."""
+    """Copy a value through JSON, so that rules cannot modify stored state.
+
+    Raises `BadInput` for values that are not JSON.
+    """
     return msgspec.json.decode(encode(value, ("match", "value")))

@@ -1,8 +1,8 @@
 """Matches in transactions: their records, logs and clocks.
 
-A match is its head, which says how it stands, and the entries of its log; whatever happens to it
-writes both. While someone has a limited time to move, one entry in due stands for that. When the
-match has ended, the same kind of entry stands for the day when it is forgotten.
+A match has a head with its current state and one record per log entry; every change writes both.
+While a move has a deadline, the match has one due entry for it. After the end, the same kind of
+entry removes the match at the end of its retention.
 """
 
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
@@ -22,12 +22,12 @@ from onceward.tables.games.match import Match
 from onceward.tables.games.rules import Rules
 
 MATCH_DUE = "match"
-"""The kind of its entries in due."""
+"""The kind of due entries of matches."""
 LOG = "log"
 _SEED_BYTES = 16
-# How many records of a match are removed in one commit.
+# The maximum number of records of a match that one commit removes.
 PURGE_RECORDS = 40
-# Who removes a match removes so many records of it, and its entry, and writes another one.
+# Writes of a purge: the records, the due entry, and its replacement.
 PURGE_WRITES = PURGE_RECORDS + 3
 
 
@@ -35,11 +35,11 @@ Late = Callable[[UserTransaction, Match], Awaitable[None]]
 
 
 class Game(NamedTuple):
-    """A game as it was declared."""
+    """A declared game."""
 
     rules: Rules
     late: Late | None = None
-    """Called when the time for a move was over, in that commit."""
+    """Called in the commit that ends a match for lack of time."""
 
 
 class Matches:
@@ -47,7 +47,7 @@ class Matches:
 
     def __init__(self, ids: Ids, slots: int) -> None:
         self.games: Mapping[str, Game] = {}
-        """The games that are declared here, by name."""
+        """The games declared in this application, by name."""
         self._ids = ids
         self._slots = slots
 
@@ -60,17 +60,23 @@ class Matches:
         place: str = "",
         turn_s: float | None = None,
     ) -> Match:
-        """Let players, by seat, begin a game. `turn_s` is how long one may think about a move;
-        without it the match has no clock of its own. At a place there is one match at a time.
-        Raises `BadInput` if a seat is empty, there is no such seat, or the place is taken."""
+        """Start a match of `players`, by seat.
+
+        `turn_s` limits the time for each move; without it the match has no clock. A place has one
+        match at a time. Raises `BadInput` if a seat is empty or unknown, or the place is taken.
+        """
         if not isinstance(players, Mapping):
-            raise BadInput(f"players are names by seat, not {type(players).__name__}")
+            raise BadInput(
+                f"players must be a mapping of seats to names, not {type(players).__name__}"
+            )
         if set(players) != set(rules.seats):
-            raise BadInput(f"{rules.name} is played from the seats {', '.join(rules.seats)}")
+            raise BadInput(
+                f"{rules.name} has the seats {', '.join(rules.seats)}; give one player for each"
+            )
         if not all(type(player) is str and player for player in players.values()):
-            raise BadInput("players are known by their names", code="bad_name")
+            raise BadInput("the name of a player must be text and not empty", code="bad_name")
         if place != "" and await tx.get(playing_key(place)) is not None:
-            raise BadInput(f"a game is on at {place!r}", code="other_game")
+            raise BadInput(f"a game is already running at {place!r}", code="other_game")
         begun = MatchBegun(
             id=self._ids.new(),
             game=rules.name,
@@ -85,16 +91,16 @@ class Matches:
         return match
 
     async def get(self, tx: Transaction, id_: str) -> Match:
-        """A match as it stands. Raises `NoSuchMatch`."""
+        """Return the current state of a match. Raises `NoSuchMatch`."""
         found = None
         if type(id_) is str and len(id_) == LENGTH:
             found = await tx.get(match_key(id_), Match)
         if found is None:
-            raise NoSuchMatch(f"there is no match {str(id_)[:100]!r}", id=str(id_)[:100])
+            raise NoSuchMatch(f"match {str(id_)[:100]!r} not found", id=str(id_)[:100])
         return found
 
     async def at(self, tx: Transaction, place: str) -> Match | None:
-        """The match that is on at a place, if one is."""
+        """Return the match that is running at a place, or None."""
         id_ = await tx.get(playing_key(place), str)
         return None if id_ is None else await self.get(tx, id_)
 
@@ -107,8 +113,10 @@ class Matches:
         move: Any,
         number: int | None = None,
     ) -> Match:
-        """Make a move, once for its round if `number` says which one that is: sent again, it
-        changes nothing. Raises `BadInput` for a move that may not be made."""
+        """Make a move. With the round in `number`, the call is idempotent.
+
+        Raises `BadInput` for an illegal move.
+        """
         match = await self._now(tx, match)
         entry = referee.play(rules, match, seat, move, tx.now_ms, number)
         return self._step(tx, rules, match, entry)
@@ -116,7 +124,7 @@ class Matches:
     async def leave(
         self, tx: Transaction, rules: Rules, match: Match, seat: str, others: Sequence[str] = ()
     ) -> Match:
-        """Let a player give up, or several; once the match has ended it changes nothing."""
+        """End the match by resignation of one or more players. Idempotent after the end."""
         match = await self._now(tx, match)
         _admit_seats(match, others)
         return self._step(tx, rules, match, referee.leave(match, seat, tx.now_ms, others))
@@ -128,8 +136,7 @@ class Matches:
         match: Match,
         winners: Sequence[str] | None = None,
     ) -> Match:
-        """End a match so that it does not count, or as is said from outside; one that has ended
-        stays as it is."""
+        """End a match without a result, or with the given winners. Idempotent after the end."""
         match = await self._now(tx, match)
         if winners is not None:
             _admit_seats(match, winners)
@@ -138,14 +145,16 @@ class Matches:
     async def expire(
         self, tx: Transaction, rules: Rules, match: Match, seats: Sequence[str] = ()
     ) -> Match:
-        """Let those lose who have not moved in time; changes nothing if the match has a clock of
-        its own, and that is not at its end."""
+        """End the match for players who ran out of time.
+
+        Changes nothing if the match has its own clock and the deadline is not reached.
+        """
         match = await self._now(tx, match)
         _admit_seats(match, seats)
         return self._step(tx, rules, match, referee.late(match, tx.now_ms, seats))
 
     async def log(self, tx: Transaction, id_: str) -> list[MatchEntry]:
-        """What has happened in a match, with its secrets. Raises `NoSuchMatch`."""
+        """Return the log of a match, including hidden information. Raises `NoSuchMatch`."""
         match = await self.get(tx, id_)
         start, end = keys.below(LOG)
         kind: Any = MatchEntry
@@ -160,22 +169,25 @@ class Matches:
         return log
 
     async def _now(self, tx: Transaction, match: Match) -> Match:
-        """A match as it is by this transaction, whenever it was read: a step from how it was
-        before would undo what has happened since."""
+        """Read the match again in this transaction, so that a stale argument cannot undo newer
+        moves."""
         return await self.get(tx, match.begun.id)
 
     def game(self, name: str) -> Game:
-        """A game that is declared here. Raises `no_such_game`."""
+        """Return a declared game. Raises `no_such_game`."""
         game = self.games.get(name) if type(name) is str else None
         if game is None:
             raise OncewardError(
-                f"no game {str(name)[:100]!r} is declared here: app.game(…)", code="no_such_game"
+                f"game {str(name)[:100]!r} is not declared in this application; use app.game(…)",
+                code="no_such_game",
             )
         return game
 
     async def act_on_due(self, tx: Transaction, entry: Key) -> None:
-        """Act on an entry in due by the rules of the games that are declared here. Raises
-        `no_such_game` for a match of another one: its clock waits for an application that has it.
+        """Process a due entry with the declared games.
+
+        Raises `no_such_game` for a match of another game; its clock waits for an application that
+        declares it.
         """
         match = await self.fall_due(tx, entry, lambda name: self.game(name).rules)
         if match is not None:
@@ -186,15 +198,17 @@ class Matches:
     async def fall_due(
         self, tx: Transaction, entry: Key, rules_of: Callable[[str], Rules]
     ) -> Match | None:
-        """Act on an entry in due: a time that is over, or a match to be forgotten. Returns the
-        match if the time for a move was over: it has ended."""
+        """Process a due entry: a deadline, or the end of a match's retention.
+
+        Returns the match if the time for a move has run out; it has ended then.
+        """
         due, id_, _ = keys.split(entry[1])
         tx.delete(entry)
         match = await tx.get(match_key(id_), Match)
         if match is not None and self._entry(match) != entry:
-            return None  # of a round that is over
+            return None  # of an earlier round
         if int(due) > tx.now_ms:
-            tx.put(entry, MATCH_DUE)  # not yet
+            tx.put(entry, MATCH_DUE)  # the deadline was moved
             return None
         if match is None or match.outcome is not None:
             await self._purge(tx, id_)
@@ -205,7 +219,7 @@ class Matches:
         return [match_key(keys.split(entry[1])[1])]
 
     async def _purge(self, tx: Transaction, id_: str) -> None:
-        """Remove a match, or some of it, and come again if there is more."""
+        """Remove a match in limited steps; schedules another step if records remain."""
         rows = await tx.scan(_partition(id_), Any, limit=PURGE_RECORDS)
         for row in rows:
             tx.delete(row.key)
@@ -236,7 +250,7 @@ class Matches:
                 tx.put(new, MATCH_DUE)
 
     def _place(self, tx: Transaction, match: Match) -> None:
-        """Note that a place is taken, or free again."""
+        """Register the match at its place, or free the place after its end."""
         key = playing_key(match.begun.place)
         if match.outcome is None:
             tx.put(key, match.begun.id)
@@ -244,7 +258,7 @@ class Matches:
             tx.delete(key)
 
     def _entry(self, match: Match) -> Key | None:
-        """Where it waits for its time, if it has one."""
+        """The due entry of a match, if it has a deadline."""
         due_ms = match.due_ms
         if match.outcome is not None:
             due_ms = match.ended_ms + limits.MATCH_RETENTION_MS
@@ -256,23 +270,25 @@ class Matches:
 
 
 def _admit_seats(match: Match, seats: Sequence[str]) -> None:
-    """Raise `BadInput` for what are no seats of this match: nobody could win or lose there."""
+    """Raise `BadInput` for unknown seats of this match."""
     known = list(match.begun.players)
     if isinstance(seats, str) or not isinstance(seats, Collection):
-        raise BadInput("the seats of a game are told as a list", code="bad_name")
+        raise BadInput("seats must be a list", code="bad_name")
     if any(seat not in known for seat in seats):
-        raise BadInput(f"the seats of this game are {', '.join(known)}", code="bad_name")
+        raise BadInput(
+            f"unknown seat; the seats of this game are {', '.join(known)}", code="bad_name"
+        )
 
 
 def match_key(id_: str) -> Key:
-    """Where a match stands."""
+    """The key of a match's head."""
     return _partition(id_), "head"
 
 
 def playing_key(place: str) -> Key:
-    """Where it stands which match is on at a place. Raises `BadInput` for what is no text."""
+    """The key of the running match of a place. Raises `BadInput` if it is not text."""
     if not isinstance(place, str):
-        raise BadInput(f"a place is text, not {type(place).__name__}", code="bad_name")
+        raise BadInput(f"a place must be text, not {type(place).__name__}", code="bad_name")
     return "playing", keys.join(place)
 
 

@@ -10,9 +10,9 @@ _entry: Any = MatchEntry
 
 PART = Part(
     kinds=(
-        Kind("match#{id}", "head", Match, "a match as it stands"),
+        Kind("match#{id}", "head", Match, "the current state of a match"),
         Kind("match#{id}", "log#{number}", _entry, "an entry of the log of a match"),
-        Kind("playing", "{place}", str, "the match that is on at a table"),
+        Kind("playing", "{place}", str, "the running match of a table"),
     ),
     rules=RULES,
     due=(Due(MATCH_DUE, Matches.act_on_due, PURGE_WRITES, Matches.read_to_fall_due),),

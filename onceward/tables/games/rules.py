@@ -8,9 +8,9 @@
         def apply(self, state, seat, move): ...
         def outcome(self, state): ...
 
-States and moves are JSON. The functions read no clock, make no chance of their own (`start` gets
-a seed, from which `shuffled` and `drawn` make what they need) and change nothing outside: so a
-game is told again from its log, move by move.
+States and moves are JSON. The functions must be deterministic: no clock, no random numbers except
+from the seed of `start` (with `shuffled` and `drawn`), and no side effects. Then a game can be
+replayed from its log.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -26,67 +26,72 @@ DRAW = Outcome()
 
 
 def won(*seats: str) -> Outcome:
-    """A game that these seats have won, and the others lost."""
+    """The outcome in which these seats win and all others lose."""
     return Outcome(seats)
 
 
 class Rules:
-    """A turn-based game, or one in which all move at the same time, hidden from each other."""
+    """A turn-based game, or one with simultaneous hidden moves."""
 
     name: ClassVar[str]
     seats: ClassVar[tuple[str, ...]]
-    """Of the players, in the order of their turns."""
+    """The names of the seats, in the order of their turns."""
     simultaneous: ClassVar[bool] = False
-    """Whether all move at once: nobody sees a move before the last one has come."""
+    """Whether all seats move at once. Moves stay hidden until the round is complete."""
 
     def start(self, seed: str) -> Any:
-        """The state before the first move. `seed` is another text for each game, and nobody sees
-        it before the end."""
+        """Return the state before the first move. `seed` differs for each game and is secret until
+        the end."""
         raise NotImplementedError
 
     def moves(self, state: Any, seat: str) -> Iterable[Any]:
-        """The moves that someone has, whose turn it is."""
+        """Return the legal moves of a seat whose turn it is."""
         raise NotImplementedError
 
     def apply(self, state: Any, seat: str, move: Any) -> Any:
-        """The state after a move. It is one of `moves`."""
+        """Return the state after a move. The move is one of `moves`."""
         raise NotImplementedError
 
     def outcome(self, state: Any) -> Outcome | None:
-        """How the game has ended; None: it goes on."""
+        """Return the result of the game, or None while it continues."""
         raise NotImplementedError
 
     def view(self, state: Any, seat: str | None) -> Any:
-        """What someone may see of a state: all of it, unless the game has secrets. None is
-        whoever looks on, and what everyone sees live."""
+        """Return the visible part of a state for a seat. Default: the whole state.
+
+        None is the view of spectators and of the live view. Override it for games with hidden
+        information.
+        """
         return state
 
     def movers(self, state: Any, number: int) -> Sequence[str]:
-        """Whose turn it is in round `number`, from 0 on. Several: each moves, hidden from the
-        others, and the moves count together once all have come."""
+        """Return the seats whose turn it is in round `number`, from 0.
+
+        Several seats move hidden from each other; their moves are applied together.
+        """
         return self.seats if self.simultaneous else (self.seats[number % len(self.seats)],)
 
     def bot(self, state: Any, seat: str, seed: str) -> Any:
-        """The move of a bot: any of those it has, by chance, unless you write a better one."""
+        """Return the move of a bot. Default: a random legal move."""
         moves = list(self.moves(state, seat))
         return moves[drawn(seed, len(moves))]
 
     def reveal(self, state: Any, moves: Mapping[str, Any]) -> Any:
-        """The state after the moves of a round, by seat and in the order of seats."""
+        """Return the state after the moves of a round, by seat in the order of the seats."""
         for seat, move in moves.items():
             state = self.apply(state, seat, move)
         return state
 
 
 def drawn(seed: str, below: int, number: int = 0) -> int:
-    """A number from 0 on that is below another, by chance: the same for the same seed and
-    number, and each of them as likely."""
+    """Return a uniform pseudo-random number from 0 to below `below`, determined by seed and
+    number."""
     digest = blake2b(f"{seed},{number}".encode(), digest_size=16).digest()
     return int.from_bytes(digest) * below >> 128
 
 
 def shuffled(seed: str, items: Iterable[T]) -> list[T]:
-    """Items in an order by chance: the same for the same seed."""
+    """Return the items in a pseudo-random order, determined by the seed."""
     mixed = list(items)
     for last in range(len(mixed) - 1, 0, -1):
         at = drawn(seed, last + 1, last)

@@ -1,4 +1,4 @@
 """The HTTP client for webhooks: address checks, signatures, requests and responses.
 
-Nothing here knows of timers, deliveries or storage.
+It is independent of timers, deliveries and storage.
 """

@@ -1,12 +1,12 @@
 """Allowed addresses of webhook calls: no loopback and no private networks.
 
-Whoever sets a timer chooses its URL, and a server can reach what its users cannot: itself, its
-neighbours, the metadata service of its cloud. So a URL is taken apart by strict rules, an IPv4
-address is known in all its spellings, and every address that a name leads to is judged. The
-connection is then made to the address that was judged (`webhooks/http/sender.py`): looking the
-name up a second time could lead elsewhere.
+Users choose the URLs of timers, and a server can reach more than its users: itself, its neighbours,
+and the metadata service of its cloud (server-side request forgery). So URLs are parsed strictly,
+all spellings of IPv4 addresses are recognized, and every address of a name is checked. The
+connection is made to the checked address (`webhooks/http/sender.py`), because a second lookup could
+return another one.
 
-Operators can allow more: networks, names and ports of their own.
+Operators can allow further networks, names and ports.
 """
 
 import re
@@ -29,16 +29,16 @@ Network = IPv4Network | IPv6Network
 _PORTS = {"http": 80, "https": 443}
 
 _URL = re.compile(r"(https?)://([^/?#]*)([^#]*)(?:#.*)?", re.IGNORECASE | re.DOTALL)
-# What ends a line or a word somewhere on the way, or is a slash to some.
+# Characters that end a line or a word in some parsers, or count as a slash.
 _NEVER = re.compile(r"[\x00-\x20\x7f\\]")
 _NAME = re.compile(r"(?!-)[a-z0-9_-]{1,63}(?<!-)(?:\.(?!-)[a-z0-9_-]{1,63}(?<!-))*")
 _NUMBER = re.compile(r"0x[0-9a-f]*|[0-9]+")
-# What stays as it is in a path and a query.
+# Characters that are not escaped in a path and a query.
 _PATH_SAFE = "!$%&'()*+,-./:;=?@[]_~"
 _PATH = re.compile(rf"[A-Za-z0-9{re.escape(_PATH_SAFE)}]*")
 
-# Refused, the more special ones first. Those with a star are what a company's own services have,
-# and so what a name on the list of allowed ones opens.
+# Refused networks, the most specific first. A star marks networks of internal services, which an
+# allowed name may resolve to.
 _REFUSED_V4 = {
     "169.254.169.254/32": "metadata services",
     "169.254.170.2/32": "metadata services",
@@ -69,9 +69,9 @@ _REFUSED_V6 = {
     "::1/128": "*the machine itself",
     "fc00::/7": "*private networks",
     "fe80::/10": "the local link",
-    "fec0::/10": "private networks of old",
+    "fec0::/10": "deprecated private networks",
     "ff00::/8": "multicast",
-    "100::/64": "what is to be dropped",
+    "100::/64": "discarded traffic",
     "64:ff9b:1::/48": "a private translation of IPv4",
     "::/96": "IPv4 in an outdated form",
     "::ffff:0:0:0/96": "a private translation of IPv4",
@@ -87,70 +87,71 @@ _REFUSED: dict[int, list[tuple[Network, str]]] = {
 }
 _GLOBAL_V6 = IPv6Network("2000::/3")
 _NAT64 = IPv6Network("64:ff9b::/96")
-# The interface's part of an address that embeds IPv4, whatever the network's part is.
+# The interface part of an address with embedded IPv4, for any network part.
 _ISATAP = (0x0000_5EFE, 0x0200_5EFE)
 
 
 class Target(msgspec.Struct, frozen=True):
-    """A URL, taken apart."""
+    """A parsed URL."""
 
     scheme: str
     host: str
-    """A name in ASCII and lower case, or an address as it is usually written."""
+    """A name in ASCII and lower case, or an address in canonical form."""
     port: int
     path: str
-    """The path and the query, as they are sent."""
+    """The path and query, as sent."""
     address: Address | None
-    """Of a host that is none but an address."""
+    """Set if the host is an address."""
     authority: str
-    """The host and the port, as the `Host` header has them."""
+    """Host and port, as in the `Host` header."""
 
     @property
     def key(self) -> tuple[str, str, int]:
-        """What has one key is one server, for all that can be told."""
+        """The identity of a server: URLs with the same key are treated as one."""
         return self.scheme, self.host, self.port
 
 
 @dataclass(frozen=True, slots=True)
 class _Allowed:
-    """One entry of the list of what is allowed."""
+    """One entry of the allow list."""
 
     where: Network | str
     port: int | None
-    """None for the usual ones, 0 for all."""
+    """None for the default ports, 0 for all."""
 
 
 class Guard:
-    """Judges URLs and addresses. Has no state but what it was made with."""
+    """Checks URLs and addresses. Stateless except for its settings."""
 
     def __init__(self, allow: Sequence[str] = (), ports: Sequence[int] = (80, 443)) -> None:
         """`allow` has networks ("10.1.0.0/16"), addresses and names that may be called although
-        they are not public. With a port ("10.1.0.0/16:8080", "[fd00::/8]:8080", "intranet:8080",
-        or ":*" for all) it is for this port, else for the usual ones in `ports`. A name does not
-        open link-local addresses and the like: for these, name the network.
+        they are not public.
 
-        Raises `BadInput` for what is none of these.
+        An entry with a port ("10.1.0.0/16:8080", "[fd00::/8]:8080", "intranet:8080", or ":*" for
+        all) is valid for that port, otherwise for the default `ports`. A name does not allow
+        link-local and similar addresses; list their network for that. Raises `BadInput` for invalid
+        entries.
         """
         self._allowed = [_read_allowed(entry) for entry in allow]
         self._ports = frozenset(ports)
         for port in self._ports:
             if not 0 < port < 65536:
-                raise BadInput(f"a port is a number from 1 to 65535, not {port}")
-        # Many URLs differ in their path only.
+                raise BadInput(f"a port must be a number from 1 to 65535, not {port}")
+        # Many URLs differ only in their path.
         self._origin = lru_cache(limits.ORIGINS_KNOWN_MAX)(self._read_origin)
 
     def parse(self, url: str) -> Target:
-        """The parts of a URL. Raises `BadInput` for what is none, and `AddressRefused` for
-        a port, or an address in place of a name, that may not be called."""
+        """Parse a URL. Raises `BadInput` for an invalid URL, and `AddressRefused` for a port or
+        literal address that is not allowed."""
         if not isinstance(url, str):
-            _bad(f"a URL is text, not {type(url).__name__}")
+            _bad(f"a URL must be text, not {type(url).__name__}")
         if len(url) > limits.URL_CHARS_MAX:
             _bad(f"it has more than {limits.URL_CHARS_MAX} characters")
         if _NEVER.search(url):
-            _bad("a URL has no spaces, control characters or backslashes")
+            _bad("it contains spaces, control characters or backslashes")
         parts = _URL.fullmatch(url)
         if parts is None:
-            _bad("a URL starts with http:// or https://")
+            _bad("it must start with http:// or https://")
         scheme, authority, path = parts.groups()
         origin = self._origin(scheme.lower(), authority)
         if not path.startswith("/"):
@@ -159,34 +160,36 @@ class Guard:
             try:
                 path = quote(path, safe=_PATH_SAFE)
             except UnicodeEncodeError:
-                _bad("a URL is valid Unicode")
+                _bad("it is not valid Unicode")
         return Target(
             origin.scheme, origin.host, origin.port, path, origin.address, origin.authority
         )
 
     def _read_origin(self, scheme: str, authority: str) -> Target:
-        """What comes before the path, judged as far as it can be without looking up a name."""
+        """Parse the part before the path, and check it as far as possible without DNS."""
         if "@" in authority:
-            _bad("a URL has no user or password in it")
+            _bad("it must not contain a user or password")
         name, port_text = _split_port(authority)
         port = _PORTS[scheme] if port_text is None else _read_port(port_text)
         if port is None:
-            _bad("a port is a number from 1 to 65535")
+            _bad("the port must be a number from 1 to 65535")
         host, address = _read_host(name)
         origin = Target(scheme, host, port, "/", address, authority_of(scheme, host, port))
         if address is not None:
             self.judge(address, origin)
         elif port not in self._ports and not self._allows_port(host, port):
-            raise AddressRefused(f"port {port} of {host} may not be called from here")
+            raise AddressRefused(f"port {port} of {host} is not allowed for webhook calls")
         return origin
 
     def judge(self, address: Address | str, target: Target | None = None) -> None:
-        """Raises `AddressRefused` if it is not public and not allowed, for what is called there
-        or, without a target, for any name and a usual port."""
+        """Raise `AddressRefused` for an address that is neither public nor allowed.
+
+        It is checked for the target or, without one, for any name and a default port.
+        """
         try:
             address = ip_address(address)
         except ValueError:
-            raise AddressRefused(f"{address} is no address") from None
+            raise AddressRefused(f"{address} is not an address") from None
         if isinstance(address, IPv6Address):
             if address.scope_id is not None:
                 raise AddressRefused(f"{address} is reserved for the local link")
@@ -202,12 +205,12 @@ class Guard:
             elif not isinstance(entry.where, str) and _within(address, entry.where):
                 return
         if port is not None and port not in self._ports and not by_name:
-            raise AddressRefused(f"port {port} of {address} may not be called from here")
+            raise AddressRefused(f"port {port} of {address} is not allowed for webhook calls")
         use = _use(address)
         if use.startswith("*") and by_name:
             return
         if use:
-            which = f"{host} leads to {address}, which" if target else f"{address}"
+            which = f"{host} resolves to {address}, which" if target else f"{address}"
             if target and target.address is not None:
                 which = target.host
             raise AddressRefused(f"{which} is reserved for {use.removeprefix('*')}")
@@ -215,8 +218,10 @@ class Guard:
             self.judge(inner, target)
 
     def judge_all(self, addresses: Sequence[str], target: Target) -> None:
-        """Raises `AddressRefused` if one of the addresses of a name may not be called: whoever
-        has a name point to both kinds means to try."""
+        """Raise `AddressRefused` if any address of a name is not allowed.
+
+        A name with both public and private addresses is likely an attack.
+        """
         for address in addresses:
             self.judge(address, target)
 
@@ -226,7 +231,7 @@ class Guard:
         return entry.port == 0 or entry.port == port
 
     def _allows_port(self, host: str, port: int) -> bool:
-        """Whether it may be allowed, depending on the addresses if there are networks."""
+        """Whether a port may be allowed; with networks in the list, the addresses decide."""
         return any(
             entry.port in (0, port) and (entry.where == host or not isinstance(entry.where, str))
             for entry in self._allowed
@@ -234,25 +239,25 @@ class Guard:
 
 
 def _read_host(name: str) -> tuple[str, Address | None]:
-    """As it is looked up, and the address it is, if it is one."""
+    """Return the host in canonical form, and its address if it is one."""
     if name.startswith("["):
         if "%" in name:
             raise AddressRefused(f"{name} is reserved for the local link")
         try:
             address = IPv6Address(name[1:-1] if name.endswith("]") else "")
         except ValueError:
-            _bad(f"{name} is no IPv6 address")
+            _bad(f"{name} is not an IPv6 address")
         return _spell(address), address
     host = _read_name(name)
     if host is None:
-        _bad(f"{name!r} is no name of a host" if name else "there is no host")
+        _bad(f"{name!r} is not a host name" if name else "it has no host")
     last = host.rpartition(".")[2]
     if not _NUMBER.fullmatch(last):
         return host, None
-    # Names do not end in a number, so that this is an address to all, or a mistake.
+    # Names cannot end in a number, so this is an IPv4 address or a mistake.
     number = _read_ipv4(host)
     if number is None:
-        _bad(f"{name} is neither a name nor an IPv4 address")
+        _bad(f"{name} is neither a host name nor an IPv4 address")
     return str(number), number
 
 
@@ -264,14 +269,14 @@ def _spell(address: IPv6Address) -> str:
 
 
 def _read_name(name: str) -> str | None:
-    """In ASCII and lower case, without a dot at the end; None if it is no name."""
+    """The name in ASCII and lower case, without a trailing dot; None if it is invalid."""
     host = name.lower()
     if not host.isascii():
         try:
-            import idna  # here, since few names need it
+            import idna  # imported here because few names need it
         except ModuleNotFoundError as error:
             raise OncewardError(
-                f"host names with other letters than ASCII need {missing(error)}",
+                f"host names with non-ASCII letters need {missing(error)}",
                 code="bad_settings",
             ) from error
         try:
@@ -285,8 +290,8 @@ def _read_name(name: str) -> str | None:
 
 
 def _read_ipv4(text: str) -> IPv4Address | None:
-    """As inet_aton does: one to four numbers, decimal, octal or hexadecimal, of which the last
-    fills what is left."""
+    """Parse an address like inet_aton: one to four numbers, decimal, octal or hexadecimal; the last
+    one fills the remaining bytes."""
     numbers: list[int] = []
     parts = text.split(".")
     if len(parts) > 4:
@@ -308,7 +313,7 @@ def _read_ipv4(text: str) -> IPv4Address | None:
 
 
 def _use(address: Address) -> str:
-    """What an address that is not public is for; nothing for one that is."""
+    """The reserved use of an address; empty for a public one."""
     for network, use in _REFUSED[address.version]:
         if address in network:
             return use
@@ -318,7 +323,7 @@ def _use(address: Address) -> str:
 
 
 def _embedded(address: Address) -> list[IPv4Address]:
-    """The IPv4 addresses to which what is sent to this one goes in the end, or may go."""
+    """The IPv4 addresses embedded in an address, to which traffic may be routed."""
     if isinstance(address, IPv4Address):
         return []
     value, found = int(address), []
@@ -334,13 +339,13 @@ def _within(address: Address, network: Network) -> bool:
 
 
 def authority_of(scheme: str, host: str, port: int) -> str:
-    """Host and port as a URL has them: without the port that its scheme implies."""
+    """Host and port as in a URL, without the default port of the scheme."""
     shown = f"[{host}]" if ":" in host else host
     return shown if port == _PORTS[scheme] else f"{shown}:{port}"
 
 
 def _split_port(authority: str) -> tuple[str, str | None]:
-    """The host and the port of "host:port"; None where there is no colon."""
+    """Split "host:port"; the port is None without a colon."""
     if authority.startswith("["):
         name, bracket, rest = authority.partition("]")
         if bracket and (not rest or rest.startswith(":")):
@@ -364,7 +369,7 @@ def _read_allowed(text: str) -> _Allowed:
     if port_text is not None:
         port = 0 if port_text == "*" else _read_port(port_text)
         if port is None:
-            raise BadInput(f"{port_text!r} in {text!r} is no port: a number, or * for all")
+            raise BadInput(f"{port_text!r} in {text!r} is not a port; use a number, or * for all")
     if where.startswith("[") and where.endswith("]"):
         where = where[1:-1]
     try:
@@ -372,10 +377,10 @@ def _read_allowed(text: str) -> _Allowed:
     except ValueError as error:
         name = _read_name(where)
         if name is None or _NUMBER.fullmatch(name.rpartition(".")[2]):
-            raise BadInput(f"{text!r} is no network, address or name: {error}") from None
+            raise BadInput(f"{text!r} is not a network, address or name: {error}") from None
         return _Allowed(name, port)
 
 
 def _bad(why: str) -> NoReturn:
-    # The URL is not repeated: it may have a password in it.
-    raise BadInput(f"this URL cannot be called: {why}", code="bad_url")
+    # The URL is not repeated, since it may contain a password.
+    raise BadInput(f"cannot call this URL: {why}", code="bad_url")

@@ -1,8 +1,8 @@
 """One HTTP/1.1 connection to an endpoint, with keep-alive.
 
-An answer is read as far as it matters: its status, when to come back, and the start of its body.
-Whatever is strange about it ends the connection, so that no byte of one answer can be taken for
-the start of another: a byte behind a whole answer, or one that comes before a request.
+Of a response it reads the status, the relevant headers and the start of the body. Any irregularity
+closes the connection, such as bytes after a complete response or before a request. So bytes of one
+response cannot be read as part of another.
 """
 
 import asyncio
@@ -20,35 +20,35 @@ _BODILESS = (204, 304)
 
 
 class Dropped(Exception):
-    """The connection ended before any byte of an answer came."""
+    """The connection was closed before the first byte of a response."""
 
 
 class Reply:
-    """An answer as it comes in."""
+    """A response while it is received."""
 
     __slots__ = ("body", "date", "framed", "retry_after", "status")
 
     def __init__(self) -> None:
         self.status = 0
-        """0 until all of the head is there."""
+        """0 until the head is complete."""
         self.retry_after: str | None = None
         self.date: str | None = None
         self.framed = False
-        """Whether it announces a body that says where it ends, other than with the connection."""
+        """Whether the body has an explicit end, other than the end of the connection."""
         self.body = b""
 
 
 class Connection(asyncio.Protocol):
-    """One connection. `ended` is called when it is over."""
+    """One connection. `ended` is called when it is closed."""
 
     def __init__(
         self, ended: "Callable[[Connection], None]", elapsed_ns: Callable[[], int]
     ) -> None:
         self.made_ns = elapsed_ns()
         self.idle_ns = 0
-        """Since when it is without a request."""
+        """Since when it is idle."""
         self.asked = 0
-        """How many requests were sent on it."""
+        """The number of requests sent on it."""
         self._ended = ended
         self._elapsed_ns = elapsed_ns
         self._loop = asyncio.get_running_loop()
@@ -57,20 +57,20 @@ class Connection(asyncio.Protocol):
         self._reply = Reply()
         self._came_bytes = 0
         self._usable = False
-        # One timer for all requests: to set one for each takes longer than to send it.
+        # One timer for all requests, since setting one for each takes longer than sending it.
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ns = 0
         self._until_ns = 0
 
     @property
     def usable(self) -> bool:
-        """Whether another request may be sent, as far as can be known."""
+        """Whether another request may be sent, as far as is known."""
         return self._usable and not self._transport.is_closing()
 
     @property
     def silent(self) -> bool:
-        """Whether nothing has arrived that was not read yet. What arrives before a request is sent
-        would be taken for its response."""
+        """Whether no unread data has arrived. Data before a request would be read as its
+        response."""
         socket = self._transport.get_extra_info("socket")
         if socket is None:
             return True
@@ -80,19 +80,21 @@ class Connection(asyncio.Protocol):
 
     @property
     def is_reserved(self) -> bool:
-        """Whether it has taken a file descriptor that is reserved for the engine."""
+        """Whether it uses a file descriptor that is reserved for the engine."""
         socket = self._transport.get_extra_info("socket")
         return socket is not None and is_reserved(socket.fileno())
 
     @property
     def began(self) -> bool:
-        """Whether something of an answer has come."""
+        """Whether part of a response has arrived."""
         return self._came_bytes > 0
 
     def ask(self, request: bytes, until_ns: int) -> "asyncio.Future[Reply]":
-        """Send a request; the answer comes as the result. Fails with `Dropped`, with
-        `TimeoutError` if not all of it has come by then, or with `Unreachable` if what comes is
-        no answer. Who does not wait for it has to `abort`."""
+        """Send a request; the future returns the response.
+
+        Fails with `Dropped`, with `TimeoutError` if the response is incomplete at `until_ns`, or
+        with `Unreachable` if it is invalid. A caller that stops waiting must call `abort`.
+        """
         self.asked += 1
         self._usable = False
         self._reply = Reply()
@@ -105,17 +107,17 @@ class Connection(asyncio.Protocol):
         return waiting
 
     def abort(self) -> None:
-        """End it at once."""
+        """Close the connection immediately."""
         self._waiting = None
         self._usable = False
         self._transport.abort()
 
     def drop(self) -> None:
-        """End it at once, as if the other side had."""
+        """Close the connection immediately, as if the receiver had closed it."""
         self._usable = False
         self._transport.abort()
 
-    # What the transport says.
+    # Callbacks of the transport.
 
     def connection_made(self, transport: Any) -> None:
         self._transport: asyncio.Transport = transport
@@ -124,11 +126,12 @@ class Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         waiting = self._waiting
         if waiting is None:
-            self.abort()  # nothing was asked
+            self.abort()  # data without a request
             return
         self._came_bytes += len(data)
         try:
-            # The last byte apart: if the answer is whole without it, it is not part of it.
+            # The last byte is fed separately: if the response is complete without it, it is excess
+            # data.
             self._parser.feed_data(data[:-1])
             if self._waiting is not waiting:
                 self.abort()
@@ -137,12 +140,14 @@ class Connection(asyncio.Protocol):
         except httptools.HttpParserUpgrade:
             self._finish(keep=False)
         except httptools.HttpParserError:
-            # Behind a whole answer it does not matter any more.
-            self._fail("what came is not HTTP")
-        # Counted here: the parser tells of a header when all of it has come.
+            # Ignored after a complete response.
+            self._fail("the response is not HTTP")
+        # Counted here because the parser reports headers only when they are complete.
         if self._came_bytes > limits.ANSWER_HEAD_BYTES_MAX and self._waiting is not None:
             if not self._reply.status:
-                self._fail(f"the head of the answer has over {limits.ANSWER_HEAD_BYTES_MAX} bytes")
+                self._fail(
+                    f"the head of the response has over {limits.ANSWER_HEAD_BYTES_MAX} bytes"
+                )
             elif self._came_bytes > limits.ANSWER_BYTES_MAX:
                 self._finish(keep=False)
 
@@ -156,18 +161,18 @@ class Connection(asyncio.Protocol):
             elif error is None and self._reply.status and not self._reply.framed:
                 self._finish(keep=False)
             else:
-                self._fail("the connection broke off in the middle of the answer")
+                self._fail("the connection was closed in the middle of the response")
         self._ended(self)
 
     def eof_received(self) -> None:
         self._usable = False
 
-    # What the parser says.
+    # Callbacks of the parser.
 
     def on_header(self, name: bytes, value: bytes) -> None:
         if self._waiting is None:
-            return  # of a second answer to one request
-        # By their lengths first: this is called for each of them.
+            return  # a second response to one request
+        # Compare lengths first: this is called for each header.
         length = len(name)
         if length == 11 and name.lower() == b"retry-after":
             self._reply.retry_after = value.decode("latin-1")
@@ -183,9 +188,9 @@ class Connection(asyncio.Protocol):
             return
         status = self._reply.status = self._parser.get_status_code()
         if self._reply.framed and (status < 200 or status in _BODILESS):
-            # These have no body, whatever their head announces.
+            # These statuses have no body, regardless of the headers.
             if status < 200:
-                self._fail("an interim answer announced a body")
+                self._fail("an interim response announced a body")
             else:
                 self._finish(keep=False)
 
@@ -206,9 +211,9 @@ class Connection(asyncio.Protocol):
             keep = self._parser.should_keep_alive() and self._parser.get_http_version() == "1.1"
             self._finish(keep=keep and status != 101)
         else:
-            self._reply = Reply()  # the answer is still to come
+            self._reply = Reply()  # the final response follows
 
-    # How a question ends.
+    # The end of a request.
 
     def _set_timer(self) -> None:
         if self._timer is not None:
@@ -218,7 +223,7 @@ class Connection(asyncio.Protocol):
         self._timer = self._loop.call_later(max(0.0, left_s), self._look)
 
     def _look(self) -> None:
-        """Whether it has waited long enough."""
+        """Check the deadline of the request."""
         self._timer = None
         if self._waiting is not None:
             if self._elapsed_ns() < self._until_ns:
@@ -229,7 +234,8 @@ class Connection(asyncio.Protocol):
 
     def _finish(self, *, keep: bool) -> None:
         self._end(self._reply)
-        # An endpoint can answer before it has read everything: then it is in the middle.
+        # An endpoint can respond before it has read the whole request; then the connection is not
+        # reusable.
         if keep and not self._transport.get_write_buffer_size():
             self._usable = True
         else:

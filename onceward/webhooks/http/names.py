@@ -1,8 +1,7 @@
 """DNS resolution with address checks.
 
-To look a name up blocks a thread for as long as its name servers like. So each lookup has a thread
-of its own, a name has one at a time, whoever asks meanwhile waits for the same answer, and answers
-are kept for a few seconds.
+A lookup blocks a thread until the name servers respond. So each lookup runs in a separate thread,
+concurrent lookups of a name share one result, and results are cached for a few seconds.
 """
 
 import asyncio
@@ -17,11 +16,11 @@ from onceward.errors import Unreachable
 from onceward.webhooks.http.addresses import Guard, Target
 
 Lookup = Callable[[str], Awaitable[Sequence[str]]]
-"""The addresses of a name, the best ones first. Raises `socket.gaierror`."""
+"""Resolves a name to addresses in order of preference. Raises `socket.gaierror`."""
 
 
 async def look_up(name: str) -> list[str]:
-    """The addresses of a name, as the machine knows them."""
+    """Resolve a name with the system's resolver."""
     loop = asyncio.get_running_loop()
     found: asyncio.Future[list[str]] = loop.create_future()
 
@@ -44,15 +43,16 @@ async def look_up(name: str) -> list[str]:
         try:
             loop.call_soon_threadsafe(tell, addresses, error)
         except RuntimeError:
-            pass  # the loop is closed: nobody waits any more
+            pass  # the event loop is closed
 
-    # Of its own, and not waited for at the end, since nothing can hurry it.
+    # A daemon thread of its own for each lookup: it cannot be cancelled, so shutdown does not wait
+    # for it.
     threading.Thread(target=ask, name="onceward-lookup", daemon=True).start()
     return await found
 
 
 class Names:
-    """Looks names up, for one event loop."""
+    """Resolves names, for one event loop."""
 
     def __init__(
         self,
@@ -65,12 +65,15 @@ class Names:
         self._elapsed_ns = elapsed_ns
         self._running: dict[str, asyncio.Task[Sequence[str]]] = {}
         self._known: OrderedDict[str, tuple[int, Sequence[str]]] = OrderedDict()
-        """Until when it is known, and what."""
+        """The cache: expiry and addresses of each name."""
         self._threads = asyncio.Semaphore(limits.LOOKUPS_MAX)
 
     async def addresses(self, target: Target) -> Sequence[str]:
-        """To which of them a connection may be made, the best ones first. Raises `Unreachable`
-        if there are none, and `AddressRefused` if one of all that the name has is not allowed."""
+        """Return the allowed addresses of a target, in order of preference.
+
+        Raises `Unreachable` if there are none, and `AddressRefused` if any address of the name is
+        not allowed.
+        """
         if target.address is not None:
             addresses: Sequence[str] = [str(target.address)]
         else:
@@ -81,7 +84,7 @@ class Names:
         return addresses[: limits.ADDRESSES_TRIED_MAX]
 
     def forget(self, name: str) -> None:
-        """Look a name up anew the next time, since its addresses did not serve."""
+        """Remove a name from the cache, because its addresses did not work."""
         self._known.pop(name, None)
 
     def close(self) -> None:
@@ -95,23 +98,25 @@ class Names:
             task = asyncio.create_task(self._run(name), name="onceward-lookup")
             self._running[name] = task
             task.add_done_callback(lambda task: self._done(name, task))
-        # Who gives up waiting does not spoil it for the others.
+        # Cancelling one waiter does not cancel the shared lookup.
         await asyncio.wait([task])
         if task.cancelled():
-            raise Unreachable(f"{name} was not looked up: the sender is closed", ours=True)
+            raise Unreachable(f"cannot resolve {name}: the sender is closed", ours=True)
         try:
             return task.result()
         except Unreachable as error:
-            raise Unreachable(error.message, ours=error.ours) from error  # one for each who waits
+            raise Unreachable(
+                error.message, ours=error.ours
+            ) from error  # a separate exception for each waiter
 
     async def _run(self, name: str) -> Sequence[str]:
         async with self._threads:
             try:
-                # Each address once.
+                # Remove duplicates.
                 addresses = list(dict.fromkeys(await self._lookup(name)))
             except (OSError, UnicodeError) as error:
                 raise Unreachable(_reason(name, error)) from error
-            except RuntimeError as error:  # no thread to be had
+            except RuntimeError as error:  # no thread available
                 raise Unreachable(_reason(name, error), ours=True) from error
         if not addresses:
             raise Unreachable(f"{name} has no addresses")
@@ -124,13 +129,13 @@ class Names:
     def _done(self, name: str, task: "asyncio.Task[Sequence[str]]") -> None:
         self._running.pop(name, None)
         if not task.cancelled():
-            task.exception()  # there may be nobody left to hear of it
+            task.exception()  # mark the exception as retrieved: there may be no waiters left
 
 
 def _reason(name: str, error: Exception) -> str:
     number = error.args[0] if isinstance(error, socket.gaierror) and error.args else None
     if number == socket.EAI_AGAIN:
-        return f"no name server answered for {name}"
+        return f"no name server responded for {name}"
     if number in (socket.EAI_NONAME, socket.EAI_NODATA) or isinstance(error, UnicodeError):
-        return f"there is no host {name}"
-    return f"{name} could not be looked up: {error}"
+        return f"unknown host {name}"
+    return f"cannot resolve {name}: {error}"

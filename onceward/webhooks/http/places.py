@@ -1,6 +1,6 @@
 """A concurrency limit with a fair queue.
 
-As asyncio's semaphore, with a way to enter that costs nothing where there is room.
+Like `asyncio.Semaphore`, with a fast path that costs nothing while places are free.
 """
 
 import asyncio
@@ -8,17 +8,17 @@ from collections import deque
 
 
 class Places:
-    """Places, and a line of those who wait for one, served in their order."""
+    """A number of places and a first-in, first-out queue of waiters."""
 
     __slots__ = ("_line", "free")
 
     def __init__(self, count: int) -> None:
         self.free = count
-        """Whoever sees one may take it, without waiting."""
+        """The number of free places. Callers may decrement it instead of calling `enter`."""
         self._line: deque[asyncio.Future[None]] = deque()
 
     async def enter(self) -> None:
-        """Return with a place taken, which is to be left; raises only if it is cancelled."""
+        """Wait for a place, to be returned with `leave`. Raises only if cancelled."""
         if self.free:
             self.free -= 1
             return
@@ -28,11 +28,11 @@ class Places:
             await turn
         except asyncio.CancelledError:
             if turn.done() and not turn.cancelled():
-                self.leave()  # it was just handed over
+                self.leave()  # the place had just been handed over
             raise
 
     def leave(self) -> None:
-        """Hand the place to the next in line."""
+        """Hand the place to the next waiter."""
         while self._line:
             turn = self._line.popleft()
             if not turn.done():

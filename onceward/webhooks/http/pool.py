@@ -1,7 +1,7 @@
 """The pool of idle connections.
 
-Never for long: the other side may close one at any time, a name may have moved, and what is open
-costs both sides memory.
+Connections are kept only for a few seconds: the receiver may close them, addresses of names change,
+and open connections use memory on both sides.
 """
 
 import asyncio
@@ -16,22 +16,22 @@ Key = tuple[str, str, int]
 
 
 class Pool:
-    """Keeps connections to hosts, a few seconds each."""
+    """Keeps connections to hosts for a few seconds each."""
 
     def __init__(self, elapsed_ns: Callable[[], int]) -> None:
         self._elapsed_ns = elapsed_ns
         self._hosts: dict[Key, list[Connection]] = {}
-        """The one that was used last at the end; none without a connection."""
+        """Connections by host, most recently used last; no empty lists."""
         self._keys: OrderedDict[Connection, Key] = OrderedDict()
-        """Of all of them, the one that was used last at the end."""
+        """All connections, most recently used last."""
         self._timer: asyncio.TimerHandle | None = None
 
     def __len__(self) -> int:
         return len(self._keys)
 
     def take(self, key: Key) -> Connection | None:
-        """The connection to a host that was used last: it is the least likely to be closed by
-        the other side just now."""
+        """Return the most recently used connection to a host, which is the least likely to be
+        closed by the receiver."""
         while (connections := self._hosts.get(key)) is not None:
             connection = connections[-1]
             self.forget(connection)
@@ -41,7 +41,7 @@ class Pool:
         return None
 
     def keep(self, key: Key, connection: Connection) -> None:
-        """Keep a connection whose request is over, if it can be used again; else end it."""
+        """Keep a connection after its request if it is reusable; close it otherwise."""
         connection.idle_ns = self._elapsed_ns()
         age_ns = connection.idle_ns - connection.made_ns
         if not connection.usable or age_ns > limits.CONNECTION_S_MAX * 1e9:
@@ -54,7 +54,7 @@ class Pool:
         self._set_timer()
 
     def forget(self, connection: Connection) -> None:
-        """It is not kept any more, for whatever reason; nothing happens if it was not."""
+        """Remove a connection from the pool. Idempotent."""
         key = self._keys.pop(connection, None)
         if key is not None:
             connections = self._hosts[key]
@@ -63,7 +63,7 @@ class Pool:
                 del self._hosts[key]
 
     def close(self) -> None:
-        """End all connections that are kept."""
+        """Close all pooled connections."""
         while self._keys:
             self._drop_oldest()
         if self._timer is not None:
@@ -76,7 +76,7 @@ class Pool:
         connection.abort()
 
     def _set_timer(self) -> None:
-        # One for all: to set one for each would take as long as the rest.
+        # One timer for all connections, since setting one for each is expensive.
         if self._timer is None and self._keys:
             loop = asyncio.get_running_loop()
             self._timer = loop.call_later(limits.IDLE_CONNECTION_S / 4, self._sweep)
@@ -89,5 +89,5 @@ class Pool:
         self._set_timer()
 
     def _oldest_ns(self) -> int:
-        """Who was used then or before is not used again."""
+        """Connections that were last used at this time or before are expired."""
         return self._elapsed_ns() - int(limits.IDLE_CONNECTION_S * 1e9)

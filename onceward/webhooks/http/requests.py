@@ -9,7 +9,7 @@ from onceward.errors import BadInput
 from onceward.webhooks.http.addresses import Target
 
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
-# These say how the request is sent, which is not the caller's business.
+# Headers that control the transfer; callers must not set them.
 _OURS = {
     *("host", "content-length", "transfer-encoding", "trailer", "te", "expect", "upgrade"),
     *("connection", "keep-alive", "proxy-connection", "proxy-authorization"),
@@ -18,7 +18,7 @@ _AGENT = f"User-Agent: onceward/{__version__}\r\n"
 
 
 def write_post(target: Target, headers: Mapping[str, str], body: bytes) -> bytes:
-    """A POST. Raises `BadInput` for headers that cannot be sent."""
+    """Encode a POST request. Raises `BadInput` for headers that cannot be sent."""
     parts = [f"POST {target.path} HTTP/1.1\r\nHost: {target.authority}\r\n"]
     agent = _AGENT
     for name, value in headers.items():
@@ -30,18 +30,18 @@ def write_post(target: Target, headers: Mapping[str, str], body: bytes) -> bytes
         parts.append(f"{name}: {value}\r\n")
     parts.append(f"{agent}Content-Length: {len(body)}\r\n\r\n")
     head = "".join(parts)
-    # All lines are ours: a value that has an end of line in it would begin another header.
+    # Check the number of lines: a value with a line break would inject another header.
     lines = len(headers) + (5 if agent else 4)
     if head.count("\n") != lines or head.count("\r") != lines or "\0" in head:
-        raise BadInput("a header has characters in it that end a line", code="bad_header")
+        raise BadInput("a header contains a line break", code="bad_header")
     try:
         return head.encode("latin-1") + body
     except UnicodeEncodeError as error:
-        raise BadInput("a header has characters in it beyond Latin-1", code="bad_header") from error
+        raise BadInput("a header contains characters outside Latin-1", code="bad_header") from error
 
 
 @lru_cache(1_000)
 def _low(name: str) -> str | None:
-    """A header's name in lower case; None if it is none, or not the caller's to set."""
+    """The name of a header in lower case; None if it is invalid or reserved."""
     low = name.lower()
     return low if _TOKEN.fullmatch(name) and low not in _OURS else None

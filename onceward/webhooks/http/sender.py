@@ -1,13 +1,12 @@
 """The sender: sends requests to endpoints and reads their responses.
 
-A connection is made to an address that was judged, and to no other: there is no second lookup
-between the judgement and the connection, TLS checks the name, redirects are not followed, and no
-proxy of the environment is asked.
+Connections are made only to checked addresses: there is no second lookup between check and
+connection. TLS verifies the name, redirects are not followed, and proxy settings of the environment
+are ignored.
 
-Connections are kept for the next request to the same host. The other side may close one just when
-a request is sent on it: if it ends before any byte of an answer, the request is sent once more on
-a new one. Receivers tell messages apart by their id, so to them it is the same; how often it was
-sent is told with the answer, and counted.
+Connections are reused for the next request to the same host. If the receiver closes a reused
+connection before the first byte of a response, the request is sent once more on a new one.
+Receivers deduplicate by message id; the response has the number of times it was sent.
 """
 
 import asyncio
@@ -26,13 +25,16 @@ from onceward.webhooks.http.places import Places
 from onceward.webhooks.http.pool import Key, Pool
 from onceward.webhooks.http.requests import write_post
 
-# Too many open files, no ports left, no memory: no fault of whom we call.
+# Too many open files, no ports, no memory: local failures, not the receiver's.
 _OURS = {errno.EMFILE, errno.ENFILE, errno.EADDRNOTAVAIL, errno.ENOBUFS, errno.ENOMEM}
 
 
 class Sender:
-    """Sends requests, for one event loop. Limits how many are under way at once: whoever comes
-    when there are too many waits, and that counts as part of the time a request may take."""
+    """Sends requests, for one event loop.
+
+    Limits the number of concurrent requests. Waiting for that limit counts towards the timeout of a
+    request.
+    """
 
     def __init__(
         self,
@@ -44,7 +46,7 @@ class Sender:
         sends_max: int = limits.SENDS_MAX,
         sends_per_host_max: int = limits.SENDS_PER_HOST_MAX,
     ) -> None:
-        """`tls` says whom to trust, by default whom the machine trusts."""
+        """`tls` has the trusted certificates. Default: those of the system."""
         self._guard = guard
         self._clock = clock or Clock()
         self._names = Names(guard, lookup, self._clock.elapsed_ns)
@@ -52,23 +54,23 @@ class Sender:
         self._places = Places(sends_max)
         self._sends_per_host_max = sends_per_host_max
         self._hosts: dict[Key, _Host] = {}
-        """Those with requests under way."""
+        """Hosts with running requests."""
         self._pool = Pool(self._clock.elapsed_ns)
         self._open: set[Connection] = set()
         self._closed = False
         self.connected = 0
-        """How many connections were made."""
+        """The number of connections made."""
         self.repeated = 0
-        """How many requests were sent twice."""
+        """The number of requests that were sent twice."""
 
     @property
     def open(self) -> int:
-        """How many connections there are."""
+        """The number of open connections."""
         return len(self._open)
 
     @property
     def idle(self) -> int:
-        """How many of them are without a request."""
+        """The number of idle connections."""
         return len(self._pool)
 
     async def post(
@@ -80,11 +82,12 @@ class Sender:
         connect_s: float,
         total_s: float,
     ) -> Answer:
-        """The answer of an endpoint, whatever its status; of its body the start.
+        """Send a POST request; returns the response with any status, and the start of its body.
 
-        Raises `Unreachable` if there was none within `total_s`, or no connection within
-        `connect_s`; `AddressRefused` if nobody may be sent there; `BadInput` for what is no URL
-        or no header. Only where `Unreachable.sent` is not 0 can anything have arrived.
+        Raises `Unreachable` if there was no response within `total_s`, or no connection within
+        `connect_s`. Raises `AddressRefused` for addresses that are not allowed, and `BadInput` for
+        an invalid URL or header. Only if `Unreachable.sent` is not 0 can data have reached the
+        receiver.
         """
         target = self._guard.parse(url)
         request = write_post(target, headers, body)
@@ -110,7 +113,7 @@ class Sender:
                 del self._hosts[target.key]
 
     async def close(self) -> None:
-        """End all connections. Requests under way fail; so do new ones."""
+        """Close all connections. Running and new requests fail."""
         self._closed = True
         self._names.close()
         self._pool.close()
@@ -127,13 +130,13 @@ class Sender:
                     host.places.leave()
                     raise
         except TimeoutError:
-            why = f"too many requests are under way: none was over within {total_s:g} s"
+            why = f"too many concurrent requests: none ended within {total_s:g} s"
             raise Unreachable(why, took_s=total_s, ours=True) from None
 
     async def _exchange(
         self, target: Target, request: bytes, began_ns: int, connect_s: float, total_s: float
     ) -> Answer:
-        """Send a request, twice if need be, and wait for its answer."""
+        """Send a request, twice if necessary, and wait for its response."""
         until_ns = began_ns + int(total_s * 1e9)
         sent = 0
         connection = self._pool.take(target.key)
@@ -148,14 +151,14 @@ class Sender:
                     break
                 except Dropped:
                     if connection.asked == 1:
-                        raise Unreachable("the connection ended without an answer") from None
+                        raise Unreachable("the connection was closed without a response") from None
                     self.repeated += 1
                     connection = None
         except TimeoutError:
-            # Of the limit for all: that of `_connect` is told apart there.
-            missing = "answer" if sent else "connection"
+            # This is the total timeout; `_connect` reports its own.
+            missing = "response" if sent else "connection"
             if connection is not None and connection.began:
-                missing = "whole answer"
+                missing = "complete response"
             why = f"no {missing} within {total_s:g} s"
             raise Unreachable(why, sent=sent, took_s=self._since_s(began_ns)) from None
         except Unreachable as error:
@@ -171,7 +174,7 @@ class Sender:
                 connection.abort()
 
     async def _connect(self, target: Target, connect_s: float) -> Connection:
-        """A new connection, to the first of the addresses that takes one."""
+        """Connect to the first of the addresses that accepts."""
         if self._closed:
             raise Unreachable("the sender is closed", ours=True)
         until_ns = self._clock.elapsed_ns() + int(connect_s * 1e9)
@@ -179,10 +182,11 @@ class Sender:
             async with asyncio.timeout(connect_s):
                 addresses = await self._names.addresses(target)
         except TimeoutError:
-            raise Unreachable(f"{target.host} was not found within {connect_s:g} s") from None
+            raise Unreachable(f"cannot resolve {target.host} within {connect_s:g} s") from None
         why = ""
         for at, address in enumerate(addresses):
-            # Each has its share of what is left, so that a dead one does not take it all.
+            # Each address gets a share of the remaining time, so that an unresponsive one does not
+            # use it up.
             left_s = (until_ns - self._clock.elapsed_ns()) / 1e9
             try:
                 async with asyncio.timeout(left_s / (len(addresses) - at)):
@@ -193,7 +197,7 @@ class Sender:
                 why = _reason(target, error)
                 if error.errno in _OURS:
                     raise Unreachable(why, ours=True) from error
-        # They may be those of yesterday.
+        # The cached addresses may be out of date.
         self._names.forget(target.host)
         raise Unreachable(why)
 
@@ -210,13 +214,13 @@ class Sender:
         )
         if connection.is_reserved:
             connection.abort()
-            raise OSError(errno.EMFILE, "too many files are open")
+            raise OSError(errno.EMFILE, "too many open files")
         self._open.add(connection)
         self.connected += 1
         return connection
 
     def _ended(self, connection: Connection) -> None:
-        """Called by each connection at its end."""
+        """Called by each connection when it is closed."""
         self._open.discard(connection)
         self._pool.forget(connection)
 
@@ -230,7 +234,7 @@ class Sender:
 
 
 class _Host:
-    """The requests under way to one host, and those that wait."""
+    """Running and waiting requests to one host."""
 
     __slots__ = ("places", "users")
 
@@ -240,7 +244,7 @@ class _Host:
 
 
 def _reason(target: Target, error: OSError) -> str:
-    """Why there is no connection, for a person."""
+    """A readable reason for a failed connection."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"the certificate of {target.host} is not valid: {error.verify_message}"
     if isinstance(error, ssl.SSLError):

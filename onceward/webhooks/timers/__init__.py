@@ -1,8 +1,8 @@
 """Timers: webhook calls and jobs at a given time, once or recurring.
 
-When its time comes a timer fires: it sends a job, in one commit with its own new state. The
-job goes to the queue that the timer names or, where it names a URL, to the queue of webhooks.
-So a firing is one job with one id for ever, whatever restarts, other nodes and clocks do.
+A firing sends a job in the same commit as the timer's new state. The job goes to the timer's queue,
+or to the webhook queue if the timer has a URL. So each firing is exactly one job with a permanent
+id, regardless of restarts, other nodes and clock changes.
 """
 
 from onceward.webhooks.timers.part import TimerTable

@@ -12,12 +12,12 @@ def _timer(record: Record, get: Lookup) -> Iterator[str]:
     partition, sort = record.key
     timer = value_of(record, Timer)
     if timer is None:
-        yield "this is not a timer"
+        yield "not a timer"
         return
     caller, id_ = keys.split(sort)
     place = entry_in(int(partition.partition("#")[2]), caller, id_, timer)
     if timer.state == "active" and get(place) is None:
-        yield f"the timer is active, but does not stand in {'/'.join(place)}"
+        yield f"the timer is active but its due entry {'/'.join(place)} is missing"
 
 
 def _due(record: Record, get: Lookup) -> Iterator[str]:
@@ -29,9 +29,9 @@ def _due(record: Record, get: Lookup) -> Iterator[str]:
     found = get((timer_partition(slot), keys.join(words[1], words[2])))
     timer = value_of(found, Timer)
     if timer is None:
-        yield f"there is no timer {words[2]!r}"
+        yield f"timer {words[2]!r} does not exist"
     elif timer.state != "active" or entry_in(slot, words[1], words[2], timer) != record.key:
-        yield f"the timer {words[2]!r} does not stand here: it is {timer.state}"
+        yield f"timer {words[2]!r} has another due entry: it is {timer.state}"
 
 
 RULES = [Rule("timer", _timer), Rule("due", _due)]

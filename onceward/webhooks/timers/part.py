@@ -37,7 +37,7 @@ from onceward.webhooks.timers.records import (
     timer_partition,
 )
 
-# What entries of timers in due end with; behind all of them; and how many are read at least.
+# The suffix of due entries of timers, the end of their range, and the minimum number to read.
 _TIMER = f"#{TIMER_DUE}"
 _END = "\U0010ffff"
 _SHARE = 8
@@ -52,21 +52,21 @@ class TimerTable:
     async def add(
         self, tx: Transaction, id_: str, spec: Spec, *, caller: str = ""
     ) -> tuple[View, bool]:
-        """Set a timer, once for its id: the same again changes nothing. Says whether it was there.
+        """Create a timer. Idempotent for the same id and spec. Returns whether it already existed.
 
-        Raises `BadInput`; `KeyReused` if another one stands under the id.
+        Raises `BadInput`; `KeyReused` if the id belongs to a different timer.
         """
         key = timer_key(caller, id_, self._schedule.slots)
         stored = _stored(tx, caller, id_, spec)
         known = await tx.get(key, Timer)
         if known is not None:
             if not _is_same(tx, caller, id_, known, spec):
-                raise KeyReused(f"another timer has the id {id_[:200]!r}", id=id_)
+                raise KeyReused(f"the id {id_[:200]!r} belongs to a different timer", id=id_)
             return await self._view(tx, caller, id_, known), True
         return self._put(tx, caller, id_, _new(stored, mark_of(spec), tx)), False
 
     async def set(self, tx: Transaction, id_: str, spec: Spec, *, caller: str = "") -> View:
-        """Set a timer, in place of whatever stands under its id. Raises `BadInput`."""
+        """Create or replace a timer. Raises `BadInput`."""
         key = timer_key(caller, id_, self._schedule.slots)
         timer = _new(_stored(tx, caller, id_, spec), mark_of(spec), tx)
         known = await tx.get(key, Timer)
@@ -76,21 +76,23 @@ class TimerTable:
         return self._put(tx, caller, id_, timer)
 
     async def keep(self, tx: Transaction, id_: str, spec: Spec, *, caller: str = "") -> View:
-        """Set a timer, unless just this one is active under its id. Raises `BadInput`."""
+        """Create or replace a timer, unless the same one is already active. Raises `BadInput`."""
         known = await tx.get(timer_key(caller, id_, self._schedule.slots), Timer)
-        with suppress(SecretUnreadable):  # what cannot be read is not the same
+        with suppress(SecretUnreadable):  # an unreadable timer counts as different
             same = known is not None and _is_same(tx, caller, id_, known, spec)
             if known is not None and same and known.state == "active":
                 return await self._view(tx, caller, id_, known)
         return await self.set(tx, id_, spec, caller=caller)
 
     async def get(self, tx: Transaction, id_: str, *, caller: str = "") -> View:
-        """A timer, and what became of its last firing. Raises `NoSuchTimer`."""
+        """Return a timer with the result of its last firing. Raises `NoSuchTimer`."""
         return await self._view(tx, caller, id_, await self._known(tx, caller, id_))
 
     async def move(self, tx: Transaction, id_: str, due_ms: int, *, caller: str = "") -> View:
-        """Let a timer be due at another time; one that repeats goes on from there. Raises
-        `NoSuchTimer`, `AlreadyEnded` (it has fired, or was cancelled), `BadInput`."""
+        """Change the due time; a recurring timer continues from there.
+
+        Raises `NoSuchTimer`, `AlreadyEnded` (it has fired, or was cancelled), `BadInput`.
+        """
         timer = await self._active(tx, caller, id_)
         admit_due(due_ms, tx.now_ms)
         self._leave(tx, caller, id_, timer)
@@ -100,8 +102,7 @@ class TimerTable:
         return self._put(tx, caller, id_, timer)
 
     async def cancel(self, tx: Transaction, id_: str, *, caller: str = "") -> View:
-        """Let a timer not fire, or no more. Twice is once. Raises `NoSuchTimer`, `AlreadyEnded`
-        (it has fired)."""
+        """Cancel a timer. Idempotent. Raises `NoSuchTimer`, `AlreadyEnded` (it has fired)."""
         timer = await self._known(tx, caller, id_)
         if timer.state != "cancelled":
             timer = await self._active(tx, caller, id_)
@@ -114,8 +115,8 @@ class TimerTable:
     async def find(
         self, tx: Transaction, *, caller: str = "", prefix: str = "", after: str = "", most: int
     ) -> list[View]:
-        """The timers of a caller whose ids begin with `prefix`, in the order of their ids, from
-        behind `after` on."""
+        """Return the timers of a caller whose ids begin with `prefix`, ordered by id, starting
+        after `after`."""
         start, end = _range(caller, prefix)
         if after:
             start = max(start, keys.after(keys.join(caller, after)))
@@ -127,21 +128,21 @@ class TimerTable:
     async def everyones(
         self, tx: Transaction, *, after: str = "", most: int
     ) -> list[tuple[str, View]]:
-        """The timers of all callers in the order of their sort keys, from behind one on, each
-        with its own. For a look: nothing of it is checked at the commit."""
+        """Return the timers of all callers with their sort keys, starting after one. The reads are
+        not checked at commit."""
         found = await self._first(tx, keys.after(after) if after else "", None, most)
         views = await self._look(tx, [(*_names(sort), timer) for sort, timer in found])
         return [(sort, view) for (sort, _), view in zip(found, views, strict=True)]
 
     async def agenda(self, tx: Transaction, *, most: int) -> list[View]:
-        """The timers of all callers that are due next, the first one first. For a look, as
-        `everyones`."""
+        """Return the next due timers of all callers, the earliest first. The reads are not checked
+        at commit."""
         share = most // self._schedule.slots * 2 + _SHARE
         while True:
             entries, horizon = [], _END
             for slot in range(self._schedule.slots):
                 rows = await tx.scan(due_partition(slot), limit=share)
-                if len(rows) == share:  # there are more behind them
+                if len(rows) == share:  # more entries may follow
                     horizon = min(horizon, rows[-1].key[1])
                 entries += [row.key[1] for row in rows if row.key[1].endswith(_TIMER)]
             found = sorted(entry for entry in entries if entry <= horizon)[:most]
@@ -165,15 +166,15 @@ class TimerTable:
         return views
 
     async def fire(self, tx: Transaction, entry: Key) -> None:
-        """The time has come, or one of its times."""
+        """Fire a timer for its due entry."""
         _, caller, id_, _, _ = keys.split(entry[1])
         tx.delete(entry)
         timer = await tx.get(timer_key(caller, id_, self._schedule.slots), Timer)
         if timer is None or timer.state != "active" or self._entry(caller, id_, timer) != entry:
-            return  # it was changed or cancelled meanwhile
+            return  # it was changed or cancelled since
         now_ms = tx.now_ms
         if timer.due_ms > now_ms:
-            tx.put(entry, TIMER_DUE)  # not yet
+            tx.put(entry, TIMER_DUE)  # not due yet
             return
         if await suspensions.get(tx, caller) is not None:
             timer.state = "suspended"
@@ -198,8 +199,8 @@ class TimerTable:
         self._put(tx, caller, id_, timer)
 
     async def reencrypt(self, tx: Transaction, id_: str, *, caller: str = "") -> bool:
-        """Encrypt what a timer has with the first server key. Returns False if it cannot be
-        read. Idempotent."""
+        """Encrypt the headers of a timer with the first server key. Returns False if they are
+        unreadable. Idempotent."""
         key = timer_key(caller, id_, self._schedule.slots)
         timer = await tx.get(key, Timer)
         if timer is None or not isinstance(timer.spec.target, Call):
@@ -220,7 +221,7 @@ class TimerTable:
         return [place, suspension_key(caller)] if caller else [place]
 
     async def resume(self, tx: Transaction, id_: str, *, caller: str) -> bool:
-        """Let a suspended timer go on. Returns whether it was one. Idempotent."""
+        """Resume a suspended timer. Returns whether it was suspended. Idempotent."""
         timer = await tx.get(timer_key(caller, id_, self._schedule.slots), Timer)
         if timer is None or timer.state != "suspended":
             return False
@@ -230,12 +231,14 @@ class TimerTable:
         return True
 
     async def transfer(self, tx: Transaction, id_: str, *, caller: str, to: str) -> bool:
-        """Give a timer to another caller; if it was suspended, it goes on. Returns whether that
-        could be done: not if the other has one with this id, or its headers cannot be read."""
+        """Transfer a timer to another caller, and resume it if it was suspended.
+
+        Returns False if the other caller has a timer with this id, or its headers are unreadable.
+        """
         timer = await tx.get(timer_key(caller, id_, self._schedule.slots), Timer)
         place = timer_key(to, id_, self._schedule.slots)
         if timer is None or timer.state not in ("active", "suspended"):
-            return True  # it is over: nothing is left to be done
+            return True  # it has ended
         if await tx.get(place, Timer) is not None:
             return False
         try:
@@ -251,8 +254,8 @@ class TimerTable:
     async def _first(
         self, tx: Transaction, start: str, end: str | None, most: int
     ) -> list[tuple[str, Timer]]:
-        """The first timers of all slots in the order of their keys. A slot is asked for a little
-        more than its share, and for more once that is used up."""
+        """Return the first timers of all slots, ordered by key. Reads a little more than the share
+        of each slot, and more when that is used up."""
         share = most // self._schedule.slots + 2
         heap: list[tuple[str, int, Timer, bool]] = []
 
@@ -304,14 +307,14 @@ class TimerTable:
             timer = await tx.get(timer_key(caller, id_, self._schedule.slots), Timer)
         if timer is None:
             shown = str(id_)[:200]
-            raise NoSuchTimer(f"there is no timer {shown!r}", id=shown)
+            raise NoSuchTimer(f"timer {shown!r} not found", id=shown)
         return timer
 
     async def _active(self, tx: Transaction, caller: str, id_: str) -> Timer:
         timer = await self._known(tx, caller, id_)
         if timer.state not in ("active", "suspended"):
             raise AlreadyEnded(
-                f"the timer {id_[:200]!r} cannot be changed any more: it is {timer.state}",
+                f"timer {id_[:200]!r} cannot be changed: it is {timer.state}",
                 id=id_,
                 state=timer.state,
             )
@@ -327,7 +330,7 @@ class TimerTable:
         return View(id_, caller, _shown(tx, caller, id_, timer), "active")
 
     def _keep(self, tx: Transaction, caller: str, id_: str, timer: Timer) -> None:
-        """Write a timer that is over: it is known for a while."""
+        """Write an ended timer, which is kept for its retention."""
         key = timer_key(caller, id_, self._schedule.slots)
         tx.put(key, timer, expires_at_ms=tx.now_ms + limits.TIMER_RETENTION_MS)
 
@@ -340,16 +343,16 @@ class TimerTable:
 
 
 def _stored(tx: Transaction, caller: str, id_: str, spec: Spec) -> Spec:
-    """A description as it is stored. Raises `BadInput` for what cannot be a timer."""
+    """A spec in its stored form. Raises `BadInput` for an invalid timer."""
     admit(caller, id_, spec, tx.now_ms)
     stored = encrypted(spec, tx.server_keys, caller, id_)
-    if stored is not spec:  # it has become larger
+    if stored is not spec:  # encryption has made it larger
         admit(caller, id_, stored, tx.now_ms)
     return stored
 
 
 def _is_same(tx: Transaction, caller: str, id_: str, known: Timer, spec: Spec) -> bool:
-    """Whether a timer was made from a description. Raises `SecretUnreadable`."""
+    """Whether a timer was created from a spec. Raises `SecretUnreadable`."""
     if known.mark != mark_of(spec):
         return False
     if not isinstance(known.spec.target, Call) or not isinstance(spec.target, Call):
@@ -359,7 +362,7 @@ def _is_same(tx: Transaction, caller: str, id_: str, known: Timer, spec: Spec) -
 
 
 def _shown(tx: Transaction, caller: str, id_: str, timer: Timer) -> Timer:
-    """A timer with its headers readable; if they are not, they say so."""
+    """A timer with decrypted headers, or with a placeholder for unreadable ones."""
     target = timer.spec.target
     if not isinstance(target, Call) or not target.headers:
         return timer
@@ -371,7 +374,7 @@ def _shown(tx: Transaction, caller: str, id_: str, timer: Timer) -> Timer:
 
 
 def _names(sort: str) -> tuple[str, str]:
-    """The caller and the id that a sort key begins with."""
+    """The caller and the id at the start of a sort key."""
     caller, id_ = keys.split(sort)[:2]
     return caller, id_
 
@@ -382,8 +385,11 @@ def _new(spec: Spec, mark: str, tx: Transaction) -> Timer:
 
 
 def _begins_ms(repeat: Repeat | None, due_ms: int, now_ms: int) -> int:
-    """When a timer is due that is to begin at a time. If that has passed, the last of its times
-    counts: those before were not missed, and there may be millions of them."""
+    """The first due time of a timer that starts at a time.
+
+    If that has passed, the latest of its times counts: the earlier ones were not missed, and there
+    may be millions of them.
+    """
     if repeat is None or due_ms >= now_ms:
         return due_ms
     [last_ms] = recurrence.missed(_anchored(repeat, due_ms), due_ms, now_ms, "last", 1)
@@ -391,18 +397,18 @@ def _begins_ms(repeat: Repeat | None, due_ms: int, now_ms: int) -> int:
 
 
 def _anchored(repeat: Repeat, due_ms: int) -> Repeat:
-    """How a timer repeats; an interval counts from one of its times to the next."""
+    """The repetition with an interval anchored at one of its times."""
     return Interval(repeat.every_ms, due_ms) if isinstance(repeat, Interval) else repeat
 
 
 def _counts(timer: Timer, repeat: Repeat | None, now_ms: int) -> int | None:
-    """Which of the times that have come counts now, the first of them if there are several."""
+    """Which of the due times counts now; the first of them if there are several."""
     policy = timer.spec.catch_up
     if repeat is not None:
         times = recurrence.missed(repeat, timer.due_ms, now_ms, policy, 1)
         return times[0] if times else None
     late = timer.due_ms < now_ms - limits.RECUR_GRACE_MS
-    # One that was set late is not missed: it was never meant to come in time.
+    # A timer that was created with a past time has not missed it.
     if policy == "none" and late and timer.due_ms >= timer.created_ms:
         return None
     return timer.due_ms
@@ -412,14 +418,14 @@ def _status(timer: Timer, job: Job | None) -> Status:
     if timer.state != "fired":
         return timer.state
     if isinstance(timer.spec.target, Send) or job is None or job.stage == "succeeded":
-        return "success"  # a job that is known no more has ended well
+        return "success"  # a job that is not kept any longer has succeeded
     if job.stage in ("failed", "in_doubt"):
         return "failed"
     return "cancelled" if job.stage == "cancelled" else "firing"
 
 
 def _range(caller: str, prefix: str) -> tuple[str, str]:
-    """The sort keys of a caller's timers whose ids begin with `prefix`."""
+    """The range of sort keys of a caller's timers whose ids begin with `prefix`."""
     if not prefix:
         return keys.below(caller)
     start = keys.join(caller, prefix)

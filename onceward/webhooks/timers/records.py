@@ -21,10 +21,10 @@ from onceward.server_key import ServerKeys
 from onceward.webhooks.retries import admit_policy
 
 TIMER_DUE = "timer"
-"""The kind of its entries in due."""
+"""The kind of due entries of timers."""
 WEBHOOKS = "onceward.webhooks"
-"""The queue of outward calls."""
-# The entry goes and the next one comes, the record is written, and a job is sent.
+"""The queue of webhook calls."""
+# Removal of the due entry, the next entry, the record, and the writes of a job.
 FIRE_WRITES = 7
 
 State = Literal["active", "suspended", "fired", "skipped", "cancelled", "ended"]
@@ -36,7 +36,7 @@ Status = Literal[
 class Send(
     msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True, tag="queue"
 ):
-    """Fire by sending a job to a queue."""
+    """Fires by sending a job to a queue."""
 
     queue: str
     body: Any = None
@@ -44,21 +44,21 @@ class Send(
 
 
 class Call(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True, tag="url"):
-    """Fire by a POST to a URL, or to an endpoint that is known by its id."""
+    """Fires by a POST to a URL, or to an endpoint given by its id."""
 
     url: str = ""
     endpoint: str = ""
     headers: dict[str, str] = {}
     body: Any = None
     append_id: bool = False
-    """Whether the timer's id comes behind the path of the URL."""
+    """Whether the timer's id is appended to the path of the URL."""
     attempts_max: int | None = None
-    """The same as that of `retry`."""
+    """The same as `attempts_max` of `retry`."""
     retry: RetryPolicy | None = None
 
     @property
     def policy(self) -> RetryPolicy:
-        """What the timer specifies about attempts."""
+        """The retry policy of the timer."""
         return (self.retry or RetryPolicy()).over(RetryPolicy(attempts_max=self.attempts_max))
 
 
@@ -66,50 +66,50 @@ Target = Send | Call
 
 
 class Spec(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a timer is to do, and when."""
+    """The action and schedule of a timer."""
 
     target: Target
     due_ms: int | None = None
-    """The first time."""
+    """The first due time."""
     delay_ms: int | None = None
-    """The same, from when it is set."""
+    """The first due time, relative to the creation."""
     repeat: Repeat | None = None
-    """Again and again; from the first of its times on, if no other one is given."""
+    """The repetition, starting at the first time if one is given."""
     catch_up: CatchUp = "all"
-    """Which of the times that passed while no node ran count: all, the last one, or none."""
+    """Which of the times that passed during an outage count: all, the last, or none."""
 
 
 class Timer(msgspec.Struct, omit_defaults=True):
-    """A timer as it is kept."""
+    """The stored state of a timer."""
 
     spec: Spec
     due_ms: int
-    """When it is due, or was."""
+    """The current or last due time."""
     created_ms: int
     mark: str
-    """Of what it was made from: the same again is known to be the same."""
+    """A digest of the spec, to recognize the same timer."""
     state: State = "active"
     generation: int = 0
-    """How many times it was changed: an entry in due counts only for its own."""
+    """The number of changes. A due entry is valid only for its own generation."""
     fired: int = 0
     job: str = ""
-    """The id of the last firing."""
+    """The id of the job of the last firing."""
     fired_ms: int = 0
 
 
 class Webhook(msgspec.Struct, omit_defaults=True):
-    """The body of a job in the queue of webhooks."""
+    """The body of a job in the webhook queue."""
 
     timer: str
     due_ms: int
     number: int
-    """Which firing of its timer it is, from 1 on."""
+    """The number of the firing, from 1."""
     call: Call
     caller: str = ""
 
 
 class View(msgspec.Struct):
-    """A timer as it is seen, with what became of its last firing."""
+    """A timer with the result of its last firing."""
 
     id: str
     caller: str
@@ -119,36 +119,36 @@ class View(msgspec.Struct):
 
 
 def timer_key(caller: str, id_: str, slots: int) -> Key:
-    """Where a timer stands. Raises `BadInput` for what cannot be an id."""
+    """The key of a timer. Raises `BadInput` for an invalid id."""
     keys.admit_name(id_, "a timer's id", limits.TIMER_ID_BYTES_MAX)
     return timer_partition(timer_slot(caller, id_, slots)), keys.join(caller, id_)
 
 
 def id_for(caller: str, key: str) -> str:
-    """The id of a timer that is known by an idempotency key alone."""
+    """The id of a timer that was created with an idempotency key."""
     digest = blake2b(keys.join(caller, key).encode(), digest_size=16)
     return digest.hexdigest()
 
 
 def admit(caller: str, id_: str, spec: Spec, now_ms: int) -> None:
-    """Raise `BadInput` for what cannot be a timer."""
+    """Raise `BadInput` for an invalid timer."""
     target = spec.target
     if not isinstance(target, Send | Call):
-        raise BadInput(f"a timer has a `Send` or a `Call` to do, not {type(target).__name__}")
+        raise BadInput(f"a timer needs a `Send` or a `Call`, not {type(target).__name__}")
     if isinstance(target, Send):
         admit_job(target.queue, target.body, target.options)
     else:
         if type(target.url) is not str or type(target.endpoint) is not str:
-            raise BadInput("the url of a timer and its endpoint are text")
+            raise BadInput("the url and endpoint of a timer must be text")
         if type(target.append_id) is not bool:
-            raise BadInput(f"append_id is true or false, not {target.append_id!r}")
+            raise BadInput(f"append_id must be true or false, not {target.append_id!r}")
         if bool(target.url) == bool(target.endpoint):
-            raise BadInput("a timer calls a url or an endpoint, one of them")
+            raise BadInput("a timer needs either a url or an endpoint")
         if target.retry is not None:
             admit_policy(target.retry)
             if target.attempts_max is not None and target.retry.attempts_max is not None:
-                raise BadInput("attempts_max is given twice: leave it out, or out of retry")
-        # As long as it can become: what is let in must find room when it is due.
+                raise BadInput("attempts_max is given twice; use it either in retry or outside")
+        # The largest possible body: an accepted timer must fit when it fires.
         webhook = Webhook(id_, limits.KEY_NUMBER_MAX, limits.KEY_NUMBER_MAX, target, caller)
         admit_job(WEBHOOKS, webhook, JobOptions(attempts_max=target.attempts_max))
     if spec.repeat is not None:
@@ -157,56 +157,56 @@ def admit(caller: str, id_: str, spec: Spec, now_ms: int) -> None:
     if (spec.due_ms, spec.delay_ms, spec.repeat) == (None, None, None):
         raise BadInput("a timer needs a time, a delay or a repetition")
     if spec.due_ms is not None and spec.delay_ms is not None:
-        raise BadInput("a timer has a time or a delay, not both")
+        raise BadInput("give a timer either a time or a delay, not both")
     if spec.delay_ms is not None and (not is_whole(spec.delay_ms) or spec.delay_ms < 0):
-        raise BadInput(f"a delay has 0 whole ms or more, not {spec.delay_ms!r}")
+        raise BadInput(f"a delay must be a whole number of ms, 0 or more, not {spec.delay_ms!r}")
     admit_due(first_ms(spec, now_ms, now_ms), now_ms)
 
 
 def admit_due(due_ms: int, now_ms: int) -> None:
-    """Raise `BadInput` for a time too far ahead; one that has passed is due at once."""
+    """Raise `BadInput` for a time too far in the future. Past times are due immediately."""
     most_ms = now_ms + limits.DELAY_S_MAX * 1_000
     if type(due_ms) is not int:
-        raise BadInput(f"a time is a whole number of milliseconds, not {due_ms!r}")
+        raise BadInput(f"a time must be a whole number of milliseconds, not {due_ms!r}")
     if not 0 <= due_ms <= most_ms:
-        raise BadInput(f"a timer is due 0 to {most_ms} ms after 1970, not {due_ms}")
+        raise BadInput(f"a timer must be due 0 to {most_ms} ms after 1970, not {due_ms}")
 
 
 def first_ms(spec: Spec, now_ms: int, ends_ms: int) -> int:
-    """When a timer is due first; delays count from `ends_ms` on, when this millisecond ends."""
+    """The first due time. Delays count from `ends_ms`, the end of the current millisecond."""
     start_ms = spec.due_ms
     if spec.delay_ms is not None:
         start_ms = ends_ms + spec.delay_ms if spec.delay_ms else now_ms
     if start_ms is not None:
         if not isinstance(spec.repeat, Cron) or type(start_ms) is not int or start_ms < 0:
             return start_ms
-        # It is due at times that its expression names, and at no other.
+        # A cron timer is due only at times that match its expression.
         now_ms = start_ms - 1
     elif isinstance(spec.repeat, Interval):
         return ends_ms + spec.repeat.every_ms
     found_ms = None if spec.repeat is None else recurrence.next_ms(spec.repeat, now_ms)
     if found_ms is None:
-        raise BadInput("what is to repeat has no time to come")
+        raise BadInput("the repetition has no future times")
     return found_ms
 
 
 def encrypted(spec: Spec, server_keys: ServerKeys, caller: str, id_: str) -> Spec:
-    """A timer's description as it is stored: with the values of its headers encrypted."""
+    """A spec in its stored form, with encrypted header values."""
     return _changed(spec, server_keys.encrypt, caller, id_)
 
 
 def decrypted(spec: Spec, server_keys: ServerKeys, caller: str, id_: str) -> Spec:
-    """The same as it was given. Raises `SecretUnreadable`."""
+    """A decrypted spec. Raises `SecretUnreadable`."""
     return _changed(spec, server_keys.decrypt, caller, id_)
 
 
 def encrypt_headers(call: Call, server_keys: ServerKeys, caller: str, id_: str) -> Call:
-    """A call of a timer as it is stored."""
+    """A call in its stored form, with encrypted header values."""
     return replace(call, headers=_headers(call, server_keys.encrypt, caller, id_))
 
 
 def open_headers(call: Call, server_keys: ServerKeys, caller: str, id_: str) -> dict[str, str]:
-    """The headers of a stored call of a timer. Raises `SecretUnreadable`."""
+    """The decrypted headers of a stored call. Raises `SecretUnreadable`."""
     return _headers(call, server_keys.decrypt, caller, id_)
 
 
@@ -219,13 +219,13 @@ def _changed(spec: Spec, change: Callable[..., str], caller: str, id_: str) -> S
 
 
 def _headers(call: Call, change: Callable[..., str], caller: str, id_: str) -> dict[str, str]:
-    # Not by its slot: the job of a firing has the same ciphertexts.
+    # Independent of the slot: the job of a firing has the same ciphertexts.
     place = ("timer", caller, id_, "header")
     return {name: change(value, *place, name) for name, value in call.headers.items()}
 
 
 def mark_of(spec: Spec) -> str:
-    """Of a description without the values of its headers: nobody can try values against it."""
+    """A digest of the spec without header values, so that it cannot be used to guess them."""
     spec = _changed(spec, lambda *_: "", "", "")
     return blake2b(encode(spec, ("timer", "spec"), order="sorted"), digest_size=16).hexdigest()
 
@@ -239,7 +239,7 @@ def timer_partition(slot: int) -> str:
 
 
 def timer_entry(caller: str, id_: str, timer: Timer, slots: int) -> Key:
-    """Where a timer waits for its time."""
+    """The key of the due entry of a timer."""
     return entry_in(timer_slot(caller, id_, slots), caller, id_, timer)
 
 

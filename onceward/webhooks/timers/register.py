@@ -6,7 +6,7 @@ from onceward.webhooks.timers import FIRE_WRITES, TIMER_DUE, Timer, TimerTable
 from onceward.webhooks.timers.invariants import RULES
 
 PART = Part(
-    kinds=(Kind("timer#{slot}", "{caller}#{id}", Timer, "a timer, and its last firings"),),
+    kinds=(Kind("timer#{slot}", "{caller}#{id}", Timer, "a timer and its last firing"),),
     rules=RULES,
     due=(Due(TIMER_DUE, TimerTable.fire, FIRE_WRITES, TimerTable.read_to_fire),),
     make=lambda made: TimerTable(made.get(Schedule)),

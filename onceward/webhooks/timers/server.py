@@ -27,7 +27,7 @@ _ANY = Guard()
 
 
 class Timers:
-    """The timers of one application. With `tx`, each is part of that transaction."""
+    """The timers of one application. With `tx`, each call is part of that transaction."""
 
     def __init__(
         self,
@@ -64,23 +64,24 @@ class Timers:
         tx: AnyTransaction | None = None,
         **options: Unpack[JobKeywords],
     ) -> View:
-        """Let something happen at a time: a job in a queue, or a POST to a URL or endpoint.
+        """Create or replace a timer: a job in a queue, or a POST to a URL or endpoint.
 
-        When: `at_ms` or `delay_s`, once; `every_s` or `cron` (in the time zone `zone`), again and
-        again, from `at_ms` or `delay_s` on if one is given: `every_s` at that time, `cron` at its
-        first match from then on. A time that has passed is due
-        at once. `catch_up` says which times count that passed while no node ran: `all`, `last`
-        or `none`.
+        Args:
+            at_ms, delay_s: When the timer fires, or starts to repeat. Past times are due now.
+            every_s, cron: The repetition: an interval, or a cron expression in the zone `zone`.
+                An interval starts at the given time, cron at its first match after it.
+            catch_up: Which times count that passed during an outage: `all`, `last` or `none`.
+            retry: For calls: `pauses_s`, `attempts_max` and `timeout_s`. Default: the policy of the
+                endpoint, then of `Outward`.
+            replace: Whether a timer with the same id is replaced. If not, it must be equal.
+            key: Idempotency key: repeated calls create the timer once.
 
-        `retry` has the members `pauses_s`, `attempts_max` and `timeout_s`, for calls; what it
-        leaves open the endpoint decides, and then `Outward`.
-
-        With an id that is known, the timer takes the place of the one before, or with
-        `replace=False` must be the same. With `key`, an idempotency key, it is set once however
-        often that is asked for. Raises `BadInput`, `KeyReused`.
+        Raises `BadInput`, `KeyReused`.
         """
         if headers is not None and not isinstance(headers, Mapping):
-            raise BadInput(f"headers are names with their values, not {type(headers).__name__}")
+            raise BadInput(
+                f"headers must be a mapping of names to values, not {type(headers).__name__}"
+            )
         target = target_of(
             queue,
             url,
@@ -112,7 +113,7 @@ class Timers:
         replace: bool = True,
         tx: AnyTransaction | None = None,
     ) -> View:
-        """`set`, of what is described already."""
+        """Like `set`, with a `Spec`."""
         view, _ = await self.add(spec, id_, key=key, caller=caller, replace=replace, tx=tx)
         return view
 
@@ -126,16 +127,16 @@ class Timers:
         replace: bool = False,
         tx: AnyTransaction | None = None,
     ) -> tuple[View, bool]:
-        """`put`, which also says whether the same one was there before."""
+        """Like `put`; also returns whether the timer already existed."""
         if key is not None and id_ is not None:
-            raise BadInput("a timer has an id or an idempotency key: the id is one, too")
+            raise BadInput("give a timer either an id or an idempotency key, not both")
         if key is not None:
             id_, replace = self.id_for(key, caller=caller), False
         owner = caller_id(caller)
         if not isinstance(spec, Spec):
-            raise BadInput(f"a timer is described by a `Spec`, not {type(spec).__name__}")
+            raise BadInput(f"a timer needs a `Spec`, not {type(spec).__name__}")
         known_id = self._store.ids.new() if id_ is None else id_
-        if isinstance(spec.target, Call):  # better now than when it is due
+        if isinstance(spec.target, Call):  # check now rather than when the timer fires
             admit_headers(spec.target.headers)
             if spec.target.url:
                 self.admit_url(spec.target.url)
@@ -150,8 +151,11 @@ class Timers:
         return await self._run(fn, tx)
 
     def admit_url(self, url: str) -> None:
-        """Raise `BadInput` for what is no URL or, where this process makes the calls, may not be
-        called. Where its name leads to is judged with each call."""
+        """Raise `BadInput` for an invalid URL or, if this process makes the calls, one that is not
+        allowed.
+
+        The addresses of its name are checked with each call.
+        """
         try:
             (self._guard or _ANY).parse(url)
         except AddressRefused:
@@ -159,12 +163,14 @@ class Timers:
                 raise
 
     def id_for(self, key: str, *, caller: Caller | str = "") -> str:
-        """The id of a timer that is set with an idempotency key. Raises `BadInput`."""
+        """Return the id of a timer with an idempotency key. Raises `BadInput`."""
         if type(key) is not str:
-            raise BadInput(f"an idempotency key is text, not {type(key).__name__}", code="bad_key")
+            raise BadInput(
+                f"an idempotency key must be text, not {type(key).__name__}", code="bad_key"
+            )
         if not 0 < len(key) <= limits.DEDUPE_KEY_BYTES_MAX:
             raise BadInput(
-                f"an idempotency key has 1 to {limits.DEDUPE_KEY_BYTES_MAX} characters, "
+                f"an idempotency key must have 1 to {limits.DEDUPE_KEY_BYTES_MAX} characters, "
                 f"not {len(key)}",
                 code="bad_key",
             )
@@ -173,21 +179,21 @@ class Timers:
     async def get(
         self, id_: str, *, caller: Caller | str = "", tx: AnyTransaction | None = None
     ) -> View:
-        """A timer, and what became of its last firing. Raises `NoSuchTimer`."""
+        """Return a timer with the result of its last firing. Raises `NoSuchTimer`."""
         owner = caller_id(caller)
         return await self._run(lambda tx: self.part.get(tx, id_, caller=owner), tx)
 
     async def find(
         self, *, prefix: str = "", after: str = "", limit: int = 100, caller: Caller | str = ""
     ) -> list[View]:
-        """Up to `limit` timers whose ids begin with `prefix`, in their order, the first after
+        """Return up to `limit` timers whose ids begin with `prefix`, ordered by id, starting after
         `after`."""
         if not is_whole(limit) or not 0 < limit <= limits.LIST_MAX:
-            raise BadInput(f"a list has 1 to {limits.LIST_MAX} entries, not {limit!r}")
+            raise BadInput(f"limit must be 1 to {limits.LIST_MAX}, not {limit!r}")
         owner = caller_id(caller)
         found: list[View] = []
         while len(found) < limit:
-            page = min(limit - len(found), limits.PAGE_JOBS)  # a commit checks no more
+            page = min(limit - len(found), limits.PAGE_JOBS)  # the maximum that a commit can check
             views = await self._store.run(
                 partial(self.part.find, caller=owner, prefix=prefix, after=after, most=page)
             )
@@ -206,9 +212,9 @@ class Timers:
         caller: Caller | str = "",
         tx: AnyTransaction | None = None,
     ) -> View:
-        """Let a timer be due at another time. Raises `NoSuchTimer`, `AlreadyEnded`."""
+        """Change the due time of a timer. Raises `NoSuchTimer`, `AlreadyEnded`."""
         if (at_ms is None) == (delay_s is None):
-            raise BadInput("a timer is moved to at_ms or by delay_s, one of them")
+            raise BadInput("give either at_ms or delay_s to move a timer")
         delay_ms = 0 if delay_s is None else milliseconds(delay_s, "a delay")
         owner = caller_id(caller)
 
@@ -246,9 +252,9 @@ class Timers:
     ) -> View | None:
         """Cancel a timer. Idempotent.
 
-        With `missing_ok`, a timer that has fired already is returned as it is, and an unknown one
-        is None: a transaction that cancels a reminder does not fail because the reminder was
-        faster. Else raises `NoSuchTimer`, `AlreadyEnded`.
+        With `missing_ok`, a timer that has already fired is returned unchanged, and an unknown one
+        is None, so that a transaction does not fail because a reminder was faster. Otherwise raises
+        `NoSuchTimer`, `AlreadyEnded`.
         """
         owner = caller_id(caller)
 
@@ -267,15 +273,18 @@ class Timers:
         return await self._run(fn, tx)
 
     async def resume(self, caller: str) -> int:
-        """Let the suspended timers of a caller, given by its id, go on. Returns how many."""
+        """Resume the suspended timers of a caller, given by its id. Returns their number."""
         resume = partial(self.part.resume, caller=caller)
         return sum(
             [await self._store.run(partial(resume, id_=id_)) for id_ in await self._ids(caller)]
         )
 
     async def transfer(self, caller: str, to: str) -> tuple[int, list[str]]:
-        """Give the timers of a caller to another one, both given by their ids. Returns how many,
-        and the ids of those that stay: the other has timers with these ids."""
+        """Transfer the timers of a caller to another one, both given by their ids.
+
+        Returns the number of transferred timers, and the ids of those that stay because the other
+        caller has timers with these ids.
+        """
         transfer, kept, moved = partial(self.part.transfer, caller=caller, to=to), [], 0
         for id_ in await self._ids(caller):
             if await self._store.run(partial(transfer, id_=id_)):
@@ -285,7 +294,7 @@ class Timers:
         return moved, kept
 
     async def _ids(self, caller: str) -> list[str]:
-        """The ids of a caller's timers that are not over."""
+        """The ids of a caller's active timers."""
         ids: list[str] = []
         after = ""
         while True:
@@ -311,27 +320,32 @@ def target_of(
     retry: RetryPolicy | None,
     options: Mapping[str, Any],
 ) -> Target:
-    """What a timer is to do. `options` are those of its job by name; None means "not specified".
-    Raises `BadInput` for what does not go together."""
+    """Build the target of a timer. `options` are those of its job by name; None means "not
+    specified".
+
+    Raises `BadInput` for conflicting arguments.
+    """
     if queue is None:
-        # By what was given, not by the resulting options: those do not show a given default.
+        # Checks the given arguments, because the resulting options do not show a given default.
         for name in sorted(OPTION_NAMES - {"attempts_max"}):
             if options.get(name) is not None:
                 raise BadInput(
-                    f"{name} is for timers that send to a queue; this one calls a url or endpoint"
+                    f"{name} is only for timers with a queue; this one calls a url or endpoint"
                 )
         attempts_max = options.get("attempts_max")
         return Call(url or "", endpoint or "", headers, body, append_id, attempts_max, retry)
     if url is not None or endpoint is not None:
-        raise BadInput("a timer sends to a queue or calls a url or endpoint, one of them")
+        raise BadInput("a timer needs exactly one of queue, url and endpoint")
     if headers or append_id or retry is not None:
-        raise BadInput("headers, append_id and retry are for timers that call a url or endpoint")
+        raise BadInput(
+            "headers, append_id and retry are only for timers that call a url or endpoint"
+        )
     return Send(queue, body, job_options(options))
 
 
 def _repeat(every_s: float | None, cron: str | None, zone: str) -> Repeat | None:
     if every_s is not None and cron is not None:
-        raise BadInput("a timer repeats by every_s or by cron, not both")
+        raise BadInput("a timer repeats either by every_s or by cron, not both")
     if cron is not None:
         return Cron(cron, zone)
     return None if every_s is None else Interval(milliseconds(every_s, "an interval"), 0)

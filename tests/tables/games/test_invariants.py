@@ -78,14 +78,14 @@ async def move_clock(here: Hall, id_: str) -> None:
 @pytest.mark.parametrize(
     ("spoil", "said"),
     [
-        (lose_log, "entry 2 of its log is not there"),
-        (lose_head, "there is no match '"),
-        (spoil_head, "this is not a match"),
-        (lose_place, "it is on, but not at its place 'corner'"),
-        (move_place, "is not on here"),
-        (spoil_place, "there is no match None"),
-        (lose_clock, "it does not stand in due#"),
-        (move_clock, "does not stand here"),
+        (lose_log, "log entry 2 is missing"),
+        (lose_head, "does not exist"),
+        (spoil_head, "not a match"),
+        (lose_place, "is not registered at its place 'corner'"),
+        (move_place, "is not running here"),
+        (spoil_place, "match None does not exist"),
+        (lose_clock, "the due entry due#"),
+        (move_clock, "has another due entry"),
     ],
     ids=lambda value: getattr(value, "__name__", ""),
 )

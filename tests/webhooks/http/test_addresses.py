@@ -280,7 +280,7 @@ def test_what_is_no_url_to_call_is_refused(url: str) -> None:
 def test_who_names_a_user_or_no_host_is_told_so() -> None:
     assert "user or password" in refusal("http://user@example.com/").message
     assert "no host" in refusal("http://:80/").message
-    assert "'a*b' is no name" in refusal("http://a*b/").message
+    assert "'a*b' is not a host name" in refusal("http://a*b/").message
 
 
 def test_what_has_one_key_is_one_server() -> None:
@@ -349,7 +349,7 @@ def test_one_bad_address_among_good_ones_refuses_the_name() -> None:
     target = GUARD.parse("https://example.com/")
     GUARD.judge_all(["8.8.8.8", "2606:4700::1"], target)
     for bad in ("10.0.0.1", "::1", "fe80::1%eth0", "::ffff:127.0.0.1"):
-        with pytest.raises(AddressRefused, match=r"example\.com leads to|local link"):
+        with pytest.raises(AddressRefused, match=r"example\.com resolves to|local link"):
             GUARD.judge_all(["8.8.8.8", bad, "2606:4700::1"], target)
 
 

@@ -93,8 +93,8 @@ def test_any_text_is_a_target_or_an_error_for_a_person(text: str, prefix: str) -
 USES = {
     *("IPv4 in an outdated form", "a private translation of IPv4", "benchmarks", "broadcast"),
     *("documentation", "future use", "metadata services", "multicast", "private networks"),
-    *("networks behind a provider", "private networks of old", "special use", "the local link"),
-    *("the machine itself", "tunnels", "what is to be dropped"),
+    *("networks behind a provider", "deprecated private networks", "special use", "the local link"),
+    *("the machine itself", "tunnels", "discarded traffic"),
 }
 
 
@@ -107,6 +107,6 @@ def test_who_is_refused_an_address_is_told_what_it_is_for(host: str) -> None:
 
 @pytest.mark.parametrize("url", [None, 5, b"http://example.com/", ["http://example.com/"], {}])
 def test_what_is_no_text_is_no_url(url: Any) -> None:
-    with pytest.raises(BadInput, match=f"a URL is text, not {type(url).__name__}") as refused:
+    with pytest.raises(BadInput, match=f"a URL must be text, not {type(url).__name__}") as refused:
         GUARD.parse(url)
     assert refused.value.code == "bad_url"

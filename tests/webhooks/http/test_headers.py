@@ -30,20 +30,20 @@ def test_a_header_that_is_none_or_not_the_callers_is_refused(name: str) -> None:
 
 @pytest.mark.parametrize("value", ["a\r\nb: c", "a\nb", "\x00", "é", " a", "a ", "\t", "\x7f"])
 def test_a_value_that_would_not_arrive_as_it_is_is_refused(value: str) -> None:
-    with pytest.raises(BadInput, match="plain characters"):
+    with pytest.raises(BadInput, match="printable ASCII"):
         admit_headers({"a": value})
 
 
 @pytest.mark.parametrize("headers", [None, 5, "a: b", [("a", "b")], {"a"}])
 def test_headers_are_names_with_values(headers: Any) -> None:
-    with pytest.raises(BadInput, match=f"with their values, not {type(headers).__name__}"):
+    with pytest.raises(BadInput, match=f"names to values, not {type(headers).__name__}"):
         admit_headers(headers)
 
 
 @pytest.mark.parametrize("odd", [None, 5, True, b"a", ("a",)])
 def test_names_and_values_are_text(odd: Any) -> None:
     for headers in ({odd: "1"}, {"a": odd}):
-        with pytest.raises(BadInput, match="names and values that are text"):
+        with pytest.raises(BadInput, match="names and values of headers must be text"):
             admit_headers(headers)
 
 
@@ -55,7 +55,7 @@ def test_the_same_header_in_two_spellings_is_refused() -> None:
 def test_headers_have_a_number_and_a_size() -> None:
     many = {f"h{number}": "1" for number in range(limits.OUTWARD_HEADERS_MAX)}
     admit_headers(many)
-    with pytest.raises(BadInput, match="at most 50 headers"):
+    with pytest.raises(BadInput, match="at most 50 custom headers"):
         admit_headers({**many, "one-more": "1"})
     admit_headers({"x" * 256: "1"})
     admit_headers({"a": "x" * (limits.OUTWARD_HEADS_BYTES - 1)})

@@ -155,14 +155,17 @@ MAIMED = {
         b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nok",
         "is not HTTP",
     ),
-    "half a head": (b"HTTP/1.1 200 OK\r\nContent-", "broke off"),
-    "half a body": (b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nok", "broke off"),
-    "half a chunk": (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n9\r\nok", "broke off"),
-    "only an informational one": (b"HTTP/1.1 100 Continue\r\n\r\n", "broke off"),
-    "nothing": (b"", "ended without an answer"),
-    "a huge head": (b"HTTP/1.1 200 OK\r\nX: " + b"x" * 40_000, "head of the answer"),
-    "many headers": (b"HTTP/1.1 200 OK\r\n" + b"X: y\r\n" * 10_000, "head of the answer"),
-    "informational ones without end": (b"HTTP/1.1 100 \r\n\r\n" * 3_000, "head of the answer"),
+    "half a head": (b"HTTP/1.1 200 OK\r\nContent-", "was closed in the middle"),
+    "half a body": (b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nok", "was closed in the middle"),
+    "half a chunk": (
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n9\r\nok",
+        "was closed in the middle",
+    ),
+    "only an informational one": (b"HTTP/1.1 100 Continue\r\n\r\n", "was closed in the middle"),
+    "nothing": (b"", "closed without a response"),
+    "a huge head": (b"HTTP/1.1 200 OK\r\nX: " + b"x" * 40_000, "head of the response"),
+    "many headers": (b"HTTP/1.1 200 OK\r\n" + b"X: y\r\n" * 10_000, "head of the response"),
+    "informational ones without end": (b"HTTP/1.1 100 \r\n\r\n" * 3_000, "head of the response"),
 }
 
 
@@ -190,7 +193,9 @@ async def test_a_reset_in_the_middle_of_a_body_is_not_its_end(sender: Sender) ->
 
     async with endpoint(reset) as there:
         failed = await failure(post(sender, there))
-        assert "broke off" in failed.message or "without an answer" in failed.message
+        assert (
+            "was closed in the middle" in failed.message or "without a response" in failed.message
+        )
 
 
 @pytest.mark.parametrize("framing", [b"Content-Length: 1000000\r\n", b""])
@@ -232,7 +237,7 @@ async def test_a_body_of_just_the_size_that_is_read_keeps_its_connection(sender:
 async def test_who_does_not_answer_is_not_waited_for_longer_than_told(sender: Sender) -> None:
     async with endpoint(hanging) as there:
         failed = await failure(post(sender, there, total_s=SHORT))
-        assert failed.message == "no answer within 0.25 s"
+        assert failed.message == "no response within 0.25 s"
         assert failed.sent == 1
         await there.left.wait()
         assert sender.open == 0
@@ -250,7 +255,7 @@ async def test_an_answer_that_drips_does_not_take_longer_than_told(
 
     async with endpoint(drip) as there:
         failed = await failure(post(sender, there, total_s=SHORT))
-        assert failed.message == "no whole answer within 0.25 s"
+        assert failed.message == "no complete response within 0.25 s"
 
 
 async def test_a_large_request_that_nobody_reads_does_not_take_longer_than_told(
@@ -259,7 +264,7 @@ async def test_a_large_request_that_nobody_reads_does_not_take_longer_than_told(
     with socket.create_server(("127.0.0.1", 0)) as deaf:
         url = f"http://127.0.0.1:{deaf.getsockname()[1]}/"
         failed = await failure(post(sender, url, b"x" * 10_000_000, total_s=SHORT))
-    assert failed.message == "no answer within 0.25 s"
+    assert failed.message == "no response within 0.25 s"
     assert failed.sent == 1
 
 
@@ -318,10 +323,10 @@ def test_it_works_on_uvloop_too() -> None:
                 assert (await post(sender, there)).body == b"ok"
             there.behaviour = hanging
             failed = await failure(post(sender, there, total_s=SHORT))
-            assert failed.message == "no answer within 0.25 s"
+            assert failed.message == "no response within 0.25 s"
             there.behaviour = answering(b"", end=True)
             failed = await failure(post(sender, there))
-            assert failed.message == "the connection ended without an answer"
+            assert failed.message == "the connection was closed without a response"
         failed = await failure(post(sender, there))
         assert "refused the connection" in failed.message
         await sender.close()

@@ -66,7 +66,7 @@ async def test_it_is_sent_again_only_once(sender: Sender) -> None:
         await post(sender, there)
         there.behaviour = answering(b"", end=True)
         failed = await failure(post(sender, there))
-        assert failed.message == "the connection ended without an answer"
+        assert failed.message == "the connection was closed without a response"
         assert failed.sent == 2
     assert [request.connection for request in there.requests] == [1, 1, 2]
 
@@ -75,7 +75,7 @@ async def test_it_is_not_sent_again_once_an_answer_has_begun(sender: Sender) -> 
     async with endpoint(Leaver(b"H")) as there:
         await post(sender, there)
         failed = await failure(post(sender, there))
-        assert "broke off" in failed.message
+        assert "was closed in the middle" in failed.message
         assert failed.sent == 1
     assert len(there.requests) == 2
 
@@ -235,7 +235,7 @@ async def test_there_are_no_more_requests_under_way_than_there_may_be() -> None:
         await two.arrived(1)
         assert len(one.requests) + len(two.requests) == 2
         failed = await failure(post(sender, one, total_s=SHORT))
-        assert "too many requests are under way" in failed.message
+        assert "too many concurrent requests" in failed.message
         assert failed.ours
         assert failed.sent == 0
         gate.opened.set()
@@ -263,7 +263,7 @@ async def test_closing_ends_what_is_under_way_and_what_is_kept(sender: Sender) -
         posting = asyncio.create_task(post(sender, there))
         await there.arrived(1)
         await sender.close()
-        assert "without an answer" in (await failure(posting)).message  # type: ignore[arg-type]
+        assert "without a response" in (await failure(posting)).message  # type: ignore[arg-type]
         await there.left.wait()
         await other.left.wait()
         assert sender.open == sender.idle == 0
@@ -321,7 +321,7 @@ async def test_calls_leave_the_engine_its_file_descriptors(sender: Sender) -> No
         finally:
             resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
         assert (failed.ours, failed.sent) == (True, 0)
-        assert failed.message == "no connection to 127.0.0.1: too many files are open"
+        assert failed.message == "no connection to 127.0.0.1: too many open files"
         assert (sender.open, (await post(sender, there)).status) == (0, 200)
 
 

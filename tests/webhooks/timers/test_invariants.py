@@ -39,38 +39,38 @@ def test_an_active_timer_and_its_entry_agree() -> None:
 def test_one_that_is_over_has_no_entry(state: str) -> None:
     assert problems({TIMER: timer(state=state)}) == []
     [problem] = problems({TIMER: timer(state=state), ENTRY: "timer"})
-    assert problem == f"the timer 'daily' does not stand here: it is {state}"
+    assert problem == f"timer 'daily' has another due entry: it is {state}"
 
 
 def test_an_active_timer_without_an_entry_is_found() -> None:
     [problem] = problems({TIMER: timer()})
-    assert problem == f"the timer is active, but does not stand in {ENTRY[0]}/{ENTRY[1]}"
+    assert problem == f"the timer is active but its due entry {ENTRY[0]}/{ENTRY[1]} is missing"
 
 
 @pytest.mark.parametrize("changes", [{"due_ms": 51}, {"generation": 1}])
 def test_an_entry_for_another_time_or_change_is_found(changes: Any) -> None:
-    other, missing = sorted(problems({TIMER: timer(**changes), ENTRY: "timer"}))
-    assert other.startswith("the timer 'daily' does not stand here: it is active")
-    assert missing.startswith("the timer is active, but does not stand in due#0003/")
+    missing, other = sorted(problems({TIMER: timer(**changes), ENTRY: "timer"}))
+    assert other.startswith("timer 'daily' has another due entry: it is active")
+    assert missing.startswith("the timer is active but its due entry due#0003/")
 
 
 def test_an_entry_of_another_slot_is_found() -> None:
     entry = ("due#0004", ENTRY[1])
     found = problems({TIMER: timer(), ENTRY: "timer", entry: "timer"})
-    assert found == ["there is no timer 'daily'"]
+    assert found == ["timer 'daily' does not exist"]
 
 
 @pytest.mark.parametrize("key", [("timer#0000000000000003", "bob#daily"), None])
 def test_an_entry_without_its_timer_is_found(key: Key | None) -> None:
     others = {} if key is None else {key: timer(state="ended")}
-    assert problems({**others, ENTRY: "timer"}) == ["there is no timer 'daily'"]
+    assert problems({**others, ENTRY: "timer"}) == ["timer 'daily' does not exist"]
 
 
 def test_a_record_that_is_something_else_is_found() -> None:
-    assert problems({TIMER: 5}) == ["this is not a timer"]
+    assert problems({TIMER: 5}) == ["not a timer"]
     assert problems({TIMER: timer(), ENTRY: "timer"} | {TIMER: 5}) == [
-        "this is not a timer",
-        "there is no timer 'daily'",
+        "not a timer",
+        "timer 'daily' does not exist",
     ]
 
 
@@ -90,4 +90,4 @@ def test_names_are_read_as_they_were_written() -> None:
     key = ("timer#0000000000000003", "a$23b#c$24d")
     entry = ("due#0003", "0000000000000050#a$23b#c$24d#0000000000000002#timer")
     assert problems({key: timer(), entry: "timer"}) == []
-    assert problems({entry: "timer"}) == ["there is no timer 'c$d'"]
+    assert problems({entry: "timer"}) == ["timer 'c$d' does not exist"]

@@ -158,17 +158,17 @@ BAD = [
     (Send("q", options=JobOptions(attempts_max=False)), "the number of attempts .* not False"),
     (Send("q", LARGE), "a job body must have"),
     (Send("q", ANY), "cannot be stored"),
-    (Call(), "a url or an endpoint, one of them"),
-    (Call(url=URL, endpoint="e"), "a url or an endpoint, one of them"),
+    (Call(), "either a url or an endpoint"),
+    (Call(url=URL, endpoint="e"), "either a url or an endpoint"),
     (Call(url=URL, attempts_max=-1), "the number of attempts"),
     (Call(url=URL, attempts_max=False), "the number of attempts .* not False"),
     (Call(url=URL, body=LARGE), "a job body must have"),
     (Call(url=URL, body=ANY), "cannot be stored"),
-    (Call(url=ANY), "the url of a timer and its endpoint are text"),
-    (Call(url=URL, endpoint=ANY), "the url of a timer and its endpoint are text"),
-    (Call(endpoint=ANY), "the url of a timer and its endpoint are text"),
-    (Call(url=URL, append_id=ANY), "append_id is true or false, not <object"),
-    (ANY, "a timer has a `Send` or a `Call` to do, not object"),
+    (Call(url=ANY), "the url and endpoint of a timer must be text"),
+    (Call(url=URL, endpoint=ANY), "the url and endpoint of a timer must be text"),
+    (Call(endpoint=ANY), "the url and endpoint of a timer must be text"),
+    (Call(url=URL, append_id=ANY), "append_id must be true or false, not <object"),
+    (ANY, "a timer needs a `Send` or a `Call`, not object"),
 ]
 
 
@@ -194,17 +194,20 @@ def test_the_body_of_a_call_leaves_room_for_what_stands_around_it_in_a_job() -> 
     ("when", "message"),
     [
         ({}, "needs a time, a delay or a repetition"),
-        ({"due_ms": 1, "delay_ms": 1}, "a time or a delay, not both"),
-        ({"due_ms": 1, "delay_ms": 1, "repeat": Cron("* * * * *")}, "a time or a delay, not both"),
-        ({"due_ms": -1}, "is due 0 to"),
-        ({"due_ms": NOW_MS + HUNDRED_YEARS_MS + 1}, "is due 0 to"),
+        ({"due_ms": 1, "delay_ms": 1}, "either a time or a delay, not both"),
+        (
+            {"due_ms": 1, "delay_ms": 1, "repeat": Cron("* * * * *")},
+            "either a time or a delay, not both",
+        ),
+        ({"due_ms": -1}, "must be due 0 to"),
+        ({"due_ms": NOW_MS + HUNDRED_YEARS_MS + 1}, "must be due 0 to"),
         ({"due_ms": 1.0}, r"a whole number of milliseconds, not 1\.0"),
         ({"due_ms": True}, "a whole number of milliseconds, not True"),
-        ({"delay_ms": -1}, "a delay has 0 whole ms or more, not -1"),
-        ({"delay_ms": HUNDRED_YEARS_MS + 1}, "is due 0 to"),
-        ({"delay_ms": 1.5}, r"a delay has 0 whole ms or more, not 1\.5"),
-        ({"delay_ms": True}, "a delay has 0 whole ms or more, not True"),
-        ({"delay_ms": "1"}, "a delay has 0 whole ms or more, not '1'"),
+        ({"delay_ms": -1}, "a delay must be a whole number of ms, 0 or more, not -1"),
+        ({"delay_ms": HUNDRED_YEARS_MS + 1}, "must be due 0 to"),
+        ({"delay_ms": 1.5}, r"a delay must be a whole number of ms, 0 or more, not 1\.5"),
+        ({"delay_ms": True}, "a delay must be a whole number of ms, 0 or more, not True"),
+        ({"delay_ms": "1"}, "a delay must be a whole number of ms, 0 or more, not '1'"),
         ({"repeat": Interval(1, 0)}, "an interval has"),
         ({"due_ms": 1, "repeat": Cron("nonsense")}, "nonsense"),
         ({"delay_ms": 1, "catch_up": "some"}, "catch_up is one of all, last, none, not 'some'"),
@@ -242,5 +245,5 @@ def test_a_timer_is_due_first_when_it_says_and_a_delay_is_never_too_short(
 def test_what_never_comes_again_has_no_first_time() -> None:
     end_ms = limits.RECUR_END_MS
     spec = Spec(Send("q"), repeat=Cron("* * * * *"))
-    refused("no time to come", first_ms, spec, end_ms, end_ms)
-    refused("no time to come", first_ms, Spec(Send("q")), NOW_MS, NOW_MS)
+    refused("no future times", first_ms, spec, end_ms, end_ms)
+    refused("no future times", first_ms, Spec(Send("q")), NOW_MS, NOW_MS)

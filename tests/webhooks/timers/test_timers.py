@@ -418,12 +418,12 @@ async def test_records_of_timers_that_do_not_agree_are_found() -> None:
     await timers.jobs.store.run(spoil)
     found = problems(timers.jobs.engine)
     assert len(found) == 3
-    assert any("the timer is active, but does not stand in" in text for text in found)
-    assert any("there is no timer 'b'" in text for text in found)
-    assert any("this is not a timer" in text for text in found)
+    assert any("the timer is active but its due entry" in text for text in found)
+    assert any("timer 'b' does not exist" in text for text in found)
+    assert any("not a timer" in text for text in found)
     assert second in await timers.timers()
     await timers.jobs.store.run(lambda tx: spoil_state(tx))
-    assert any("does not stand here" in text for text in problems(timers.jobs.engine))
+    assert any("has another due entry" in text for text in problems(timers.jobs.engine))
 
 
 async def spoil_state(tx: Transaction) -> None:
