@@ -229,7 +229,8 @@ docs: $(DOCS) $(RUN) ## build the documentation into site/, its reference from t
 lock: $(UV) ## write requirements/*.lock from pyproject.toml and requirements/*.in
 	@$(call compile,uv,--group lock)
 	@$(call compile,core,pyproject.toml)
-	@$(call compile,run,pyproject.toml --extra server --group build --constraints requirements/core.lock)
+	@$(call compile,server,pyproject.toml --extra server --constraints requirements/core.lock)
+	@$(call compile,run,pyproject.toml --extra server --group build --constraints requirements/server.lock)
 	@$(call compile,dev,pyproject.toml --all-extras --group build --group test --group check \
 		--constraints requirements/run.lock)
 	@$(call compile,package,--group build --group package)

@@ -23,13 +23,13 @@ cmp dist/*.whl "$again"/dist/*.whl
 # install LOCK: a new environment with locked packages and the wheel.
 install() {
 	"$python" -m venv --clear "$environment"
-	"$environment/bin/python" -m pip install --quiet --require-hashes -r "requirements/$1.lock"
-	"$environment/bin/python" -m pip install --quiet --no-deps dist/*.whl
+	"$environment/bin/python" -m pip install -qq --require-hashes -r "requirements/$1.lock"
+	"$environment/bin/python" -m pip install -qq --no-deps dist/*.whl
 	"$environment/bin/python" -m pip check
 }
 # sbom NAME: the packages of that environment, without pip.
 sbom() {
-	"$environment/bin/python" -m pip --python "$environment/bin/python" uninstall --quiet --yes pip setuptools
+	"$environment/bin/python" -m pip --python "$environment/bin/python" uninstall -qq --yes pip setuptools
 	$tools -m cyclonedx_py environment --pyproject pyproject.toml --mc-type library --output-reproducible \
 		--spec-version 1.6 --output-file "build/$1.cdx.json" "$environment"
 	echo "build/$1.cdx.json: $(grep -c '"purl"' "build/$1.cdx.json") packages"
@@ -38,7 +38,7 @@ mkdir -p build
 install core
 (cd "$again" && "$OLDPWD/$environment/bin/python" -I "$OLDPWD/tests/embedded.py")
 sbom onceward
-install run
+install server
 "$environment/bin/onceward" --version
 sbom onceward-server
 
