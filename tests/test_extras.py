@@ -99,3 +99,12 @@ def test_a_module_of_no_extra_has_no_advice() -> None:
     assert missing(ModuleNotFoundError("no", name="rich.table")) == (
         "rich: pip install 'onceward[cli]'"
     )
+
+
+def test_importing_the_package_loads_no_event_loop_and_no_engine(tmp_path: Path) -> None:
+    program = (
+        "import sys, onceward\n"
+        "heavy = {'asyncio', 'ssl', 'apsw', 'onceward.app', 'onceward.engine', 'onceward.api'}\n"
+        "sys.exit(', '.join(heavy & set(sys.modules)))"
+    )
+    assert run(["-c", program], tmp_path).stderr.strip() == ""
