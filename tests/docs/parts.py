@@ -43,20 +43,6 @@ PRINTS: dict[tuple[str, str], list[str]] = {
     ("timers.md", "remind-"): ["nightly active", "order-7 is waiting to be paid"],
     ("timers.md", "timers.move"): ["2033-05-18T07:00:00.000Z", "cancelled"],
     ("rooms.md", "shopping"): ["['milk']", "step 2", "[] ['milk']", "[] ['bread', 'milk']"],
-    ("seats.md", "max_wins"): [
-        "ann seated X",
-        "ben seated O",
-        "cas waiting 1",
-        "game 1 {'X': 'ann', 'O': 'ben'}",
-        "game {'X': 'ann', 'O': 'cas'}",
-    ],
-    ("games.md", "app.game(Nim())"): [
-        "this move is not allowed now",
-        "('second',) wins: {'first': 'ann', 'second': 'ben'}",
-        "then {'first': 'cas', 'second': 'ben'}",
-        "0 {'left': 12, 'taker': None} ['first']",
-        "6 {'left': 0, 'taker': 'second'} []",
-    ],
 }
 
 
