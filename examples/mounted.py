@@ -41,13 +41,13 @@ async def left_of(tx: Any, item: str) -> int:
     return STOCK if left is None else left
 
 
-# Without keys it answers on this machine only; in earnest, `Auth([ApiKey(...)])`.
+# Dev mode: only programs on this machine can connect. In production: `Auth([ApiKey(...)])`.
 server = Server(app, Auth(dev=True))
 
 
 @asynccontextmanager
 async def lifespan(web: FastAPI) -> AsyncIterator[None]:
-    async with server:  # what is mounted is not told when the application starts and stops
+    async with server:  # frameworks do not start and stop mounted applications
         yield
 
 
