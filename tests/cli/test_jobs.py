@@ -259,7 +259,7 @@ def test_a_lock_is_shown_with_its_holders(command: Command, queue: str) -> None:
         (("jobs", "cancel", "nothing"), "[no_such_job]", 2),
         (("send", "q", "{"), "BODY is not JSON: ", 2),
         (("send", "q", "lamp"), "(byte 0); quote texts twice: '\"text\"' [not_json]", 2),
-        (("send", "a b", "1", "--key", "k"), "a queue's name has ", 2),
+        (("send", "a b", "1", "--key", "k"), "a queue name must have ", 2),
         (("queues", "configure", "q", "--limit", "much"), "--limit is a whole number", 2),
         (("queues", "configure", "q", "--rate", "-1"), "rate", 2),
         (("queues", "failed", "q", "--limit", "0"), "--limit is 0; use 1 or more", 2),

@@ -90,7 +90,7 @@ class Tables:
         move = {"move": taken, "number": asked.number, "match": asked.match}
         key = f"{asked.match}-{asked.number}-{len(self._table.moves)}"
         try:
-            await self._world.insist(lambda c: c.move(TABLE, move, user=user, key=key))
+            await self._world.insist(lambda c: c.tables.move(TABLE, move=move, user=user, key=key))
             asked.acknowledged = True
         except OncewardError as error:
             if error.code not in TOO_LATE:
@@ -137,11 +137,11 @@ class Tables:
         """Where everyone is; and then all games are ended, to see what is in their logs."""
         places = found.places[TABLE] = {}
         for user in self._users:
-            place = await self._world.insist(lambda c: c.place(TABLE, user=user))  # noqa: B023
+            place = await self._world.insist(lambda c: c.tables.place(TABLE, user=user))  # noqa: B023
             places[user] = Place(place.role, place.marker, place.number, place.position)
         await self._world.insist(lambda client: client.tables.close(TABLE))
         for match in {move.match for move in self._table.moves}:
-            entries = await self._world.insist(lambda c: c.match_log(match))  # noqa: B023
+            entries = await self._world.insist(lambda c: c.matches.log(match))  # noqa: B023
             moves = [entry for entry in entries if entry["type"] == "moved"]
             found.logs[match] = [(entry["seat"], entry["move"]) for entry in moves]
 
