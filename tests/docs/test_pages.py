@@ -192,5 +192,10 @@ def test_every_link_leads_to_a_page_and_every_page_is_found() -> None:
     assert lost == []
 
 
+def test_no_page_opens_a_marked_section() -> None:
+    """mkdocs parses pages as HTML, and fails at `<![` unless a name follows."""
+    assert [page for page, path in paths().items() if "<![" in path.read_text()] == []
+
+
 def _navigation() -> list[str]:
     return re.findall(r"([\w/-]+\.md)", (ROOT / "mkdocs.yml").read_text())
