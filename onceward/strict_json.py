@@ -5,6 +5,7 @@ nesting without end, is found here, at little cost for a usual text.
 """
 
 import json
+import re
 from functools import cache
 from typing import Any, TypeVar
 
@@ -56,7 +57,8 @@ def _invalid(message: str) -> BadInput:
     elif "out of range" in message:
         code = "not_a_number"
     told = message.replace("Object missing required", "the object lacks the")
-    told = told.replace("field", "member").replace("Object", "the object")
+    # Not in the path of a member, such as `$.key_fields`.
+    told = re.sub(r"\bfield\b", "member", told).replace("Object", "the object")
     return BadInput(told[:_TOLD_CHARS], code=code)
 
 

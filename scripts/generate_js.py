@@ -105,6 +105,7 @@ def _row(operation: Operation[Any]) -> str:
         "done": " ".join(operation.done_errors),
         "doneMember": camel(operation.done_member),
         "unknown": " ".join(operation.unknown_errors),
+        "repeatsWith": camel(operation.repeats_with),
         "opaque": " ".join(opaque(operation.response)),
     }
     row: list[Any] = [operation.method, _path(operation), " ".join(words)]

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from onceward import limits
+from onceward.api.queues import QueueSettingsView
 from onceward.errors import BadInput
 from onceward.strict_json import parse, parse_by
 
@@ -105,6 +106,8 @@ def test_a_member_that_is_missing_unknown_or_there_twice_is_named() -> None:
         parse(b'{"count":1}', Thing)
     with pytest.raises(BadInput, match="the object contains unknown member `other`"):
         parse(b'{"body":1,"other":2}', Thing)
+    with pytest.raises(BadInput, match=r"`[$][.]key_fields`"):
+        parse(b'{"key_fields":1}', QueueSettingsView)
     with pytest.raises(BadInput, match="the member 'b' is there twice"):
         parse(b'{"body":{"a":1,"b":2,"b":3}}', Thing)
 

@@ -1656,7 +1656,10 @@ export interface TablesMoveOptions extends CallOptions {
 export interface TablesResultOptions extends CallOptions {
   /** The winners; none: a draw. */
   winners?: string[];
-  /** The number of the game, so that a late request does not end another one. */
+  /**
+   * The number of the game, so that a late or repeated request does not end another one. Without
+   * it, clients do not repeat the request after a lost response.
+   */
   game?: number | null;
 }
 

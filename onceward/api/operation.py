@@ -99,6 +99,9 @@ class Operation(msgspec.Struct, Generic[R], frozen=True, kw_only=True):
     an earlier request may have done it: clients then set the member to true."""
     unknown_errors: tuple[str, ...] = ()
     """The errors that mean, after a lost response, that the outcome is unknown."""
+    repeats_with: str = ""
+    """The member of the body that makes a repeated request safe. Without it, clients do not repeat
+    a request whose response was lost: the outcome is unknown."""
     waits: bool = False
     """Whether it can wait on purpose, as long as `wait_ms` says."""
     kind: Literal["call", "stream", "page"] = "call"

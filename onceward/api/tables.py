@@ -351,7 +351,8 @@ class GameResult(Body):
     winners: list[str] = msgspec.field(default_factory=list)
     """The winners; none: a draw."""
     game: Annotated[int, Meta(ge=0)] | None = None
-    """The number of the game, so that a late request does not end another one."""
+    """The number of the game, so that a late or repeated request does not end another one. Without
+    it, clients do not repeat the request after a lost response."""
 
 
 class TablesQuery(Query):
@@ -547,6 +548,7 @@ RESULT = Operation(
     response=Ending,
     errors=(*_SEATED, "no_game", "other_game"),
     unknown_errors=("other_game", "no_game"),
+    repeats_with="game",
 )
 
 PAUSE = Operation(

@@ -50,6 +50,8 @@ class Course:
 
     lost: bool = False
     """Whether a response was lost. Then an earlier request may have taken effect."""
+    once: bool = False
+    """Whether the request is not repeated after a lost response."""
 
 
 class Transport:
@@ -118,7 +120,9 @@ class Transport:
         if a response was lost and the outcome cannot be determined.
         """
         assert operation.response is not None
-        course, key = Course(), self._fill(operation, body)
+        needed = operation.repeats_with
+        course = Course(once=bool(needed) and getattr(body, needed, None) is None)
+        key = self._fill(operation, body)
         waits = query if operation.query is not None else body
         wait_s = (waits.wait_ms or 0) / 1000 if operation.waits else 0.0
         try:
@@ -135,6 +139,11 @@ class Transport:
         except OncewardError as error:
             if not course.lost:
                 raise
+            if course.once:
+                raise OutcomeUnknown(
+                    f"the response to {operation.name} was lost; to make it safe to repeat, give "
+                    f"{needed}: {error.message}"
+                ) from error
             if error.code in operation.unknown_errors:
                 raise OutcomeUnknown(
                     f"the response to {operation.name} was lost, and now it fails: {error.message}"
@@ -150,12 +159,13 @@ class Transport:
     def _fill(self, operation: Operation[R], body: Any) -> str | None:
         """Fill members of a body with new ids, so that the request can be repeated. Returns the
         header Idempotency-Key."""
-        if getattr(body, "key", None):
+        given = getattr(body, "key", None)
+        if given:
             return None
         header = None
         for name in operation.fills:
             if name == "Idempotency-Key":
-                header = self.ids.new()
+                header = self.ids.new() if given is None else None  # the server rejects ""
             elif not getattr(body, name):
                 setattr(body, name, new_secret(self.ids) if name == "secret" else self.ids.new())
         return header
@@ -216,10 +226,12 @@ class Transport:
                 away = status in PROXY_STATUSES and not after
                 if not error.kind.retry or error.code in _TOLD:
                     raise error
-                course.lost = True  # from a proxy; the server may have done it
+                # From a proxy; the server may have done it, unless the request was throttled.
+                course.lost = course.lost or status != 429
             except (aiohttp.ClientError, TimeoutError, ConnectionError) as lost:
-                course.lost = True
                 refused = isinstance(lost, aiohttp.ClientConnectorError)
+                # Without a connection, the request was not sent.
+                course.lost = course.lost or not refused
                 what = "cannot connect to" if refused else "no response from"
                 error = Unavailable(f"{what} {self._url} ({_why(lost)})")
             except msgspec.MsgspecError as odd:
@@ -228,7 +240,8 @@ class Transport:
                 ) from odd
             pause_s = max(self._pause_s(tries, away=away), after_s if tries else 0.0)
             tries += 1
-            if self.clock.elapsed_ns() + pause_s * 1e9 >= until_ns:
+            over = self.clock.elapsed_ns() + pause_s * 1e9 >= until_ns
+            if over or (course.lost and course.once):
                 raise error
             await self.clock.sleep(pause_s)
 

@@ -62,8 +62,10 @@ class RateLimits:
             wait_ms = _refill_ms(-left, limit)
             return Taken(False, (left + tokens * MICRO) / MICRO, wait_ms / 1_000)
         if tokens:
-            full_ms = tx.now_ms + _refill_ms(limit.burst - left, limit)
-            tx.put(bucket_key(key), Bucket(left, tx.now_ms), expires_at_ms=full_ms)
+            # With an earlier time, a node whose clock is ahead would add the same tokens again.
+            at_ms = tx.now_ms if bucket is None else max(tx.now_ms, bucket.at_ms)
+            full_ms = at_ms + _refill_ms(limit.burst - left, limit)
+            tx.put(bucket_key(key), Bucket(left, at_ms), expires_at_ms=full_ms)
         return Taken(True, left / MICRO, 0.0)
 
     @joins

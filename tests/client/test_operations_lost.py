@@ -229,6 +229,19 @@ async def test_an_operation_takes_effect_once(name: str, losses: list[Loss]) -> 
         assert cutter.losses == [], "nothing was lost, so nothing is shown"
 
 
+async def test_a_result_without_the_number_of_its_game_is_not_repeated() -> None:
+    async with (
+        Served(counting()) as served,
+        Cutter(served.port) as cutter,
+        Client(cutter.url) as client,
+    ):
+        await seat(client)
+        cutter.word, cutter.losses = "/result", [Loss.ANSWER]
+        with pytest.raises(OutcomeUnknown, match="give game"):
+            await client.tables.result("t", winners=["ann"])
+        assert (await client.tables.get("t")).number == 2, "one game has ended"
+
+
 async def test_the_entries_of_a_presence_are_deleted_once() -> None:
     async with (
         Served() as served,

@@ -161,6 +161,43 @@ async def test_what_is_for_the_caller_to_decide_is_told(code: str) -> None:
     assert len(script.requests) == 1
 
 
+async def test_a_request_that_was_not_processed_is_not_a_lost_response() -> None:
+    missing = answer(404, problem_of(OncewardError("why", code="no_such_endpoint")).body)
+    async with (
+        Script(answer(429, b"{}"), missing) as script,
+        Client(script.url, clock=Sprinting()) as client,
+    ):
+        with pytest.raises(OncewardError, match="no_such_endpoint"):
+            await client.endpoints.delete("e")
+    assert len(script.requests) == 2
+
+
+async def test_a_refused_connection_is_not_a_lost_response() -> None:
+    missing = answer(404, problem_of(OncewardError("why", code="no_such_endpoint")).body)
+    async with Script(missing) as script:
+        port = int(script.url.rpartition(":")[2])
+        script._listener.close()
+        await script._listener.wait_closed()
+
+        class Reopening(Sprinting):
+            async def sleep(self, seconds: float) -> None:
+                await super().sleep(seconds)
+                script._listener = await asyncio.start_server(script._serve, "127.0.0.1", port)
+
+        clock = Reopening()
+        async with Client(f"http://127.0.0.1:{port}", clock=clock) as client:
+            with pytest.raises(OncewardError, match="no_such_endpoint"):
+                await client.endpoints.delete("e")
+        assert len(clock.slept_s) == 1
+
+
+async def test_an_empty_key_is_rejected_as_such(served: Served) -> None:
+    async with Client(served.url) as client:
+        with pytest.raises(BadInput, match="bytes, not 0") as raised:
+            await client.send("q", 1, key="")
+    assert raised.value.code == "bad_key"
+
+
 async def test_pauses_grow_and_patience_ends() -> None:
     clock = Sprinting()
     async with Script(None) as script, Client(script.url, clock=clock, patience_s=60) as client:

@@ -192,6 +192,20 @@ test("after a lost response, the result of a game is unknown if the game is over
   await rejects(client.tables.result("t", { game: 1 }), "other_game", /^no: /);
 });
 
+test("the result of a game without its number is not repeated after a lost response", async () => {
+  responses = [lost, answers({ number: 2 })];
+  await rejects(client.tables.result("t", { winners: ["a"] }), "outcome_unknown", /give game/);
+  assert.equal(requests.length, 1);
+});
+
+test("a request that was not sent is not a lost response", async () => {
+  const refused = () => {
+    throw Object.assign(new TypeError("fetch failed"), { cause: { code: "ECONNREFUSED" } });
+  };
+  responses = [refused, fails("no_such_endpoint")];
+  await rejects(client.endpoints.delete("e"), "no_such_endpoint", /^no: /);
+});
+
 test("an iterator reads all pages of a list", async () => {
   responses = [answers({ timers: [{ id: "a" }, { id: "b" }], next: "c" }), answers({ timers: [{ id: "d", due_ms: 1 }], next: null })];
   const found = [];

@@ -91,6 +91,14 @@ async def test_a_node_whose_clock_is_behind_takes_nothing_back() -> None:
     assert (await behind.take("a", 0, rate=1, burst=5)).remaining == 1.0
 
 
+async def test_clocks_that_differ_add_no_tokens() -> None:
+    ahead = await opened()
+    behind = await opened(ahead.engine.memory)
+    ahead.clock.at_ms += 60_000
+    taken = [bool(await one.take("a", rate=1, burst=5)) for one in (ahead, behind) * 10]
+    assert sum(taken) == 5
+
+
 async def test_a_failed_transaction_takes_no_tokens() -> None:
     buckets = await opened()
 

@@ -67,10 +67,10 @@ function read({ name, positional, optional }, given) {
 }
 
 async function call(client, namespace, operation, found, signal) {
-  const { name, verb, returns, opaque, done, doneMember, unknown } = operation;
+  const { name, verb, returns, opaque, done, doneMember, unknown, repeatsWith } = operation;
   const headers = fill(operation, found);
   const { path, body } = request(operation, found);
-  const course = {};
+  const course = { once: Boolean(repeatsWith) && (found[repeatsWith] ?? null) === null };
   try {
     const answer = await client._call(verb, path, { body, headers, course, signal, waitS: found.waitS ?? 0 });
     const value = camel(answer, words(opaque));
@@ -79,6 +79,10 @@ async function call(client, namespace, operation, found, signal) {
     return returns ? value[returns] : value;
   } catch (error) {
     if (!course.lost) throw error;
+    if (course.once) {
+      const advice = `to make it safe to repeat, give ${repeatsWith}`;
+      throw fault("outcome_unknown", `the response to ${name} was lost; ${advice}: ${error.message}`);
+    }
     if (words(unknown).includes(error.code)) {
       throw fault("outcome_unknown", `the response to ${name} was lost, and now: ${error.message}`);
     }
@@ -93,8 +97,9 @@ function fill({ fills }, found) {
   const headers = {};
   for (const name of words(fills)) {
     if (found[name] || found.key) continue;
-    if (name === HEADER) headers[name] = newId();
-    else found[name] = name === "secret" ? newSecret() : newId();
+    if (name === HEADER) {
+      if (found.key !== "") headers[name] = newId(); // the server rejects ""
+    } else found[name] = name === "secret" ? newSecret() : newId();
   }
   return headers;
 }

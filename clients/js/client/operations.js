@@ -58,7 +58,7 @@ export const OPERATIONS = {
   "tables.ready": ["POST", "/v1/tables/{id}/ready", "user"],
   "tables.heartbeat": ["POST", "/v1/tables/{id}/heartbeat", "user"],
   "tables.move": ["POST", "/v1/tables/{id}/move", "user move key", { returns: "answer", fills: "key", opaque: "answer" }],
-  "tables.result": ["POST", "/v1/tables/{id}/result", "winners game", { unknown: "other_game no_game", opaque: "players ratings" }],
+  "tables.result": ["POST", "/v1/tables/{id}/result", "winners game", { unknown: "other_game no_game", repeatsWith: "game", opaque: "players ratings" }],
   "tables.pause": ["POST", "/v1/tables/{id}/pause", "", { opaque: "seats* lanes meta" }],
   "tables.resume": ["POST", "/v1/tables/{id}/resume", "", { opaque: "seats* lanes meta" }],
   "tables.close": ["POST", "/v1/tables/{id}/close", "", { opaque: "seats* lanes meta" }],

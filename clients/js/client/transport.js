@@ -58,39 +58,44 @@ export class Transport {
 
   // Repeats a request until there is a response. The server may wait for `waitS` on purpose.
   // `course.lost` is set if a response was lost: then an earlier request may have taken effect.
+  // With `course.once`, the request is not repeated then.
   async _call(method, path, { body, waitS = 0, headers: more, course = {}, signal } = {}) {
     const waitMs = milliseconds(waitS, "waitS");
     const headers = { ...more };
     if (this.#key) headers.Authorization = `Bearer ${this.#key}`;
     if (body !== undefined) headers["Content-Type"] = "application/json";
-    const sent = { method, headers, body: body === undefined ? body : encode(body), redirect: "error" };
+    const request = { method, headers, body: body === undefined ? body : encode(body), redirect: "error" };
     const until = performance.now() + this.#patienceMs + waitMs;
     for (let tries = 0; ; tries++) {
       let error;
       let afterMs = 0;
       let away = true;
+      let sent = true;
       const timeout = AbortSignal.timeout(waitMs + ANSWER_MS);
       try {
         const limit = signal ? AbortSignal.any([signal, timeout]) : timeout;
-        const answer = await fetch(this._url + path, { ...sent, signal: limit, cache: "no-store" });
+        const answer = await fetch(this._url + path, { ...request, signal: limit, cache: "no-store" });
         const text = await answer.text();
         if (answer.ok) return JSON.parse(text || "{}");
         error = problem(answer.status, text);
         afterMs = Number(answer.headers.get("Retry-After")) * 1000 || 0;
+        sent = answer.status !== 429; // a throttled request was not processed
         away = /^50[234]$/.test(answer.status) && !afterMs; // of a proxy whose server is down
       } catch (lost) {
         if (signal?.aborted) throw signal.reason;
+        // Without a connection, the request was not sent. Browsers do not tell.
+        sent = lost.cause?.code !== "ECONNREFUSED";
         const why = `cannot reach ${this._url}: ${lost.message}`;
         error = new OncewardError(why, { code: "unreachable", retry: true });
       }
       if (!error.retry || FOR_CALLER.includes(error.code)) throw error;
-      course.lost = true;
+      course.lost ||= sent;
       const doubledMs = PAUSE_MS * 2 ** tries;
       const pauseMs = away
         ? Math.min(doubledMs, AWAY_MS) * Math.random()
         : Math.min(doubledMs, PAUSE_MS_MAX) * (0.5 + Math.random() / 2);
       const leftMs = Math.max(pauseMs, tries ? afterMs : 0);
-      if (performance.now() + leftMs >= until) throw error;
+      if (performance.now() + leftMs >= until || (course.lost && course.once)) throw error;
       await sleep(leftMs, signal);
       signal?.throwIfAborted();
     }

@@ -218,7 +218,8 @@ class TablesOperations(Operations):
 
         - `id`: The id of the table.
         - `winners`: The winners; none: a draw.
-        - `game`: The number of the game, so that a late request does not end another one.
+        - `game`: The number of the game, so that a late or repeated request does not end another
+          one. Without it, clients do not repeat the request after a lost response.
 
         Raises `NoSuchTable`, `BadInput` (bad_name, table_closed, not_seated, no_game, other_game).
         """
