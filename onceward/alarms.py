@@ -16,7 +16,7 @@ logger = logging.getLogger("onceward.alarms")
 
 
 class Alarm(NamedTuple):
-    """A condition that holds now."""
+    """An active alarm."""
 
     code: str
     message: str
@@ -24,7 +24,7 @@ class Alarm(NamedTuple):
 
 
 class Alarms:
-    """The alarms of one node, by code. Codes are constants of the program, so there are few."""
+    """The alarms of one node by code. Codes are constants, so there are few."""
 
     def __init__(self, now_ms: Callable[[], int]) -> None:
         self.now_ms = now_ms
@@ -47,8 +47,8 @@ class Alarms:
             logger.warning("alarm %s: cleared", code)
 
     def damaged(self, key: object, why: str) -> None:
-        """Raise the alarm for a record that cannot be read; one line in the log for each. It
-        holds until the node starts again."""
+        """Raise the alarm for an unreadable record, and log one line for each. The alarm is active
+        until the node restarts."""
         if key in self._damaged or len(self._damaged) >= limits.DAMAGED_KEYS_MAX:
             return
         self._damaged[key] = why
@@ -61,13 +61,13 @@ class Alarms:
         )
 
     def reset(self) -> None:
-        """Forget all alarms: the node has stopped."""
+        """Remove all alarms after the node has stopped."""
         self._held.clear()
         self._damaged.clear()
         self._codes.clear()
 
     def gauges(self) -> dict[str, int]:
-        """For each code raised since the start, 1 if the alarm holds now, else 0."""
+        """For each code raised since the start, 1 if the alarm is active, else 0."""
         return {code: int(code in self._held) for code in self._codes}
 
     def get(self, code: str) -> Alarm | None:

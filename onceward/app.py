@@ -164,7 +164,7 @@ class App:
             node_lease_s, "the lease of a node", limits.LEASE_MS_MAX / 1000
         )
         if self._node_lease_ms < limits.NODE_LEASE_MS_MIN:
-            raise BadInput(f"the lease of a node is {limits.NODE_LEASE_MS_MIN} ms or more")
+            raise BadInput(f"the lease of a node must be {limits.NODE_LEASE_MS_MIN} ms or more")
         self._drain_s = milliseconds(drain_s, "the time to drain") / 1000
         self.outward = outward
         """Can be set before the start."""
@@ -187,11 +187,11 @@ class App:
         self.mounted: dict[str, Callable[..., Awaitable[None]]] = {}
         """ASGI applications by their prefixes."""
 
-    # For type checkers. Below `__init__`, whose defaults use the module of this name.
+    # For type checkers. Below `__init__`, whose defaults use the module `limits`.
     limits: RateLimits
     """Rate limits, each call in a transaction."""
 
-    if not TYPE_CHECKING:  # else nothing would be known of any attribute
+    if not TYPE_CHECKING:  # with it, type checkers would accept any attribute
 
         def __getattr__(self, name: str) -> Any:
             # Called for missing attributes only: `app.timers` and the like exist after the start.
@@ -202,7 +202,7 @@ class App:
                 raise _not_running()
             raise AttributeError(f"an application has no attribute {name!r}")
 
-    # Declare. Each declaration is refused while the application runs.
+    # Declarations. They are rejected while the application runs.
 
     def queue(self, name: str, **settings: Any) -> None:
         """Declare settings of a queue; others stay as they are. They are written at the start.
@@ -266,7 +266,7 @@ class App:
         """
         make = outbox_of(policy, ask)
         if options.get("batch"):
-            raise BadInput("an outbox makes one call at a time")
+            raise BadInput("an outbox cannot have batches: it makes one call at a time")
         declare_handler = self.handler(queue, **options)
 
         def declare(fn: Function) -> Function:
@@ -310,7 +310,7 @@ class App:
         self._must_be_stopped("declare recurring jobs")
         id_, spec = recurring(repeat, send, name)
         if id_ in self._recurring:
-            raise BadInput(f"two jobs recur as {id_}: give each a name of its own")
+            raise BadInput(f"two recurring jobs have the id {id_}: give each a unique name")
         self._recurring[id_] = spec
 
     def referee(self, game: str, referee: Referee) -> None:
@@ -318,7 +318,7 @@ class App:
         self._must_be_stopped("declare referees")
         admit_referee(game, referee)
         if game in self._referees or game in self._games:
-            raise BadInput(f"the game {game!r} has a referee already")
+            raise BadInput(f"the game {game!r} already has a referee")
         self._referees[game] = referee
 
     def game(self, rules: Rules, *, late: Late | None = None) -> None:
@@ -327,7 +327,7 @@ class App:
         self._must_be_stopped("declare games")
         declared = game_of(rules, late)
         if rules.name in self._games or rules.name in self._referees:
-            raise BadInput(f"there is a game {rules.name} already")
+            raise BadInput(f"the game {rules.name} is already declared")
         self._games[rules.name] = declared
 
     def mount(self, prefix: str, web: Callable[..., Awaitable[None]]) -> None:
@@ -337,12 +337,12 @@ class App:
         self._must_be_stopped("mount")
         admit_mount(prefix, web)
         if prefix in self.mounted:
-            raise BadInput(f"something is mounted at {prefix} already")
+            raise BadInput(f"another application is already mounted at {prefix}")
         self.mounted[prefix] = web
 
     def _must_have_no_handler(self, queue: str) -> None:
         if queue in self._handlers:
-            raise BadInput(f"the queue {queue!r} has a handler already")
+            raise BadInput(f"the queue {queue!r} already has a handler")
 
     # Start and stop. While it runs, the application belongs to one event loop.
 
@@ -356,8 +356,8 @@ class App:
     def _must_be_in_its_loop(self) -> None:
         if asyncio.get_running_loop() is not self._loop:
             raise BadInput(
-                "the application runs in another event loop: call it there, from other threads "
-                "by `asyncio.run_coroutine_threadsafe`"
+                "the application runs in another event loop: call it there, or from other threads "
+                "with `asyncio.run_coroutine_threadsafe`"
             )
 
     def _must_be_stopped(self, what: str) -> None:
@@ -368,7 +368,7 @@ class App:
         """Open the database and run the handlers; without handlers if `work` is False. Raises the
         errors of the engine, and then leaves nothing open."""
         if self._stack is not None or self._starting:
-            raise BadInput("the application is running already")
+            raise BadInput("the application is already running")
         self._starting = True
         self._loop = asyncio.get_running_loop()
         stack = AsyncExitStack()
@@ -526,7 +526,7 @@ class App:
 
     @property
     def alarms(self) -> Alarms:
-        """Conditions of this node that an operator should look at."""
+        """Conditions of this node that need an operator's attention."""
         return self.store.alarms
 
     async def confirm_clock(self) -> int:
@@ -549,9 +549,9 @@ class App:
         """Run a transaction on the records of the application; see `Store.run`."""
         self._must_run()
         if not callable(fn):
-            raise BadInput(f"a transaction is an async function, not {type(fn).__name__}")
+            raise BadInput(f"a transaction must be an async function, not {type(fn).__name__}")
         if line is not None and not isinstance(line, str):
-            raise BadInput(f"the name of a line is text, not {type(line).__name__}")
+            raise BadInput(f"the name of a line must be text, not {type(line).__name__}")
         return await self.store.run(by_user(fn), line=line)
 
     async def send(

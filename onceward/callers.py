@@ -1,8 +1,8 @@
 """Caller names: the identity under which a request is made.
 
 The application itself, an API key and a user with a token are different callers, even if they have
-the same name. Records store the id of a caller: one line of text that names its kind, its issuer if
-it has one, and its name.
+the same name. Records store the id of a caller: one line of text with its kind, the label of its
+issuer, and its name:
 
 ======================================= ========================
 caller                                  id
@@ -28,8 +28,8 @@ KINDS: Final[tuple[str, ...]] = get_args(Kind)
 _ID = re.compile(rf"({'|'.join(KINDS)})(?:@([a-z0-9-]+))?:(.*)", re.DOTALL)
 _LABEL = re.compile(rf"[a-z0-9-]{{1,{limits.ISSUER_CHARS_MAX}}}")
 
-# Control characters, line separators, and what changes the direction of text: in logs, on
-# terminals and on pages a name with them could pose as another.
+# Control characters, line separators, and characters that change the direction of text. A name
+# with them could look like another name in logs, on terminals and on pages.
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 
 
@@ -50,8 +50,8 @@ class Caller:
 
     @property
     def user(self) -> str:
-        """The name under which it takes part in rooms and at tables: a user's own name, or the
-        id where a plain name could be mistaken for another caller."""
+        """The name in rooms and at tables: a user's own name, or the id where a plain name would be
+        ambiguous."""
         plain = self.kind == "user" and not self.issuer and _ID.fullmatch(self.name) is None
         return keys.qualified(self.namespace, self.name) if plain else self.id
 
@@ -85,7 +85,7 @@ APPLICATION: Final = Caller("app", "", "")
 
 
 def caller_id(caller: Caller | str) -> str:
-    """The id of a caller. Text is the name of a sender that the application tells apart. Raises
+    """The id of a caller. Text is the name of a sender that the application distinguishes. Raises
     `BadInput`."""
     if type(caller) is str:
         if not caller:
@@ -100,7 +100,7 @@ def caller_id(caller: Caller | str) -> str:
 
 
 def admit_name(name: Any) -> None:
-    """Raise `BadInput` for text that cannot be the name of a caller."""
+    """Raise `BadInput` for an invalid name of a caller."""
     keys.admit_name(name, "a caller's name", limits.CALLER_BYTES_MAX)
     if _CONTROL.search(name):
         raise BadInput(
@@ -109,11 +109,11 @@ def admit_name(name: Any) -> None:
 
 
 def admit_label(label: Any) -> None:
-    """Raise `BadInput` for text that cannot label an issuer."""
+    """Raise `BadInput` for an invalid label of an issuer."""
     if type(label) is not str or (label and _LABEL.fullmatch(label) is None):
         raise BadInput(
-            f"the label of an issuer has up to {limits.ISSUER_CHARS_MAX} characters of a-z, 0-9 "
-            f"and -, not {str(label)[:100]!r}",
+            f"the label of an issuer must have up to {limits.ISSUER_CHARS_MAX} characters of a-z, "
+            f"0-9 and -, not {str(label)[:100]!r}",
             code="bad_name",
         )
 

@@ -29,7 +29,7 @@ class Capability(NamedTuple):
     scopes: tuple[Scope, ...] = ()
 
 
-# A capability comes after those whose functions it calls.
+# A capability comes after the ones it depends on.
 CAPABILITIES = (
     Capability("store"),
     Capability("maintenance"),

@@ -1,13 +1,12 @@
 """The clock: the only module that reads the time.
 
-`now_ms` is the wall clock at the start plus the time that has passed since by a
-clock that never jumps and counts suspend (CLOCK_BOOTTIME), slewed gently towards the
-wall clock. So an administrator or NTP that sets the wall clock an hour ahead fires
-nothing early: the difference shows as `jump_ms`, and is adopted only by a restart
-or by `adopt()`.
+`now_ms` is the wall clock at the start plus the elapsed time of a monotonic clock that includes
+suspend (CLOCK_BOOTTIME), slewed gently towards the wall clock. If an administrator or NTP sets the
+wall clock an hour ahead, nothing fires early: the difference is reported as `jump_ms`, and takes
+effect only after a restart or `adopt()`.
 
-Where nodes share a database, its clock counts for all of them: each keeps to that one
-(`follow`) instead of its own machine's wall clock, by the same rules.
+Nodes that share a database use the database's clock: each follows it (`follow`) instead of its
+machine's wall clock, by the same rules.
 """
 
 import asyncio
@@ -20,13 +19,13 @@ from onceward.limits import CLOCK_JUMP_MS, CLOCK_SLEEP_S_MAX, CLOCK_SLEW_PPM
 _BOOT = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 boot_ns: Callable[[], int] = partial(time.clock_gettime_ns, _BOOT)
-"""Nanoseconds by a clock that never jumps and counts suspend."""
+"""Nanoseconds of a monotonic clock that includes suspend."""
 
 
 class Clock:
     """A clock that never goes back and never jumps.
 
-    `wall_ns` and `boot_ns` can be injected: a test or the simulator gives its own.
+    Tests and the simulator inject `wall_ns` and `boot_ns`.
     """
 
     def __init__(
@@ -43,7 +42,7 @@ class Clock:
         self._ahead_ns: int | None = None
 
     def now_ns(self) -> int:
-        """Nanoseconds since the epoch by this clock; never less than before."""
+        """Nanoseconds since the epoch by this clock; never decreases."""
         boot_ns = self._boot_ns()
         passed_ns = boot_ns - self._boot_seen_ns
         if passed_ns <= 0:
@@ -58,19 +57,19 @@ class Clock:
         return now_ns
 
     def now_ms(self) -> int:
-        """Milliseconds since the epoch by this clock; never less than before."""
+        """Milliseconds since the epoch by this clock; never decreases."""
         return self.now_ns() // 1_000_000
 
     @property
     def jump_ms(self) -> int:
-        """How far the wall clock has jumped away; 0 while it is within the slew's reach."""
+        """The offset of the wall clock after a jump; 0 while slewing can correct it."""
         off_ns = self._wall_ns() - self.now_ns()
         return off_ns // 1_000_000 if abs(off_ns) >= CLOCK_JUMP_MS * 1_000_000 else 0
 
     def adopt(self) -> int:
-        """Take over a lasting correction of the wall clock; returns the step in ms.
+        """Accept a lasting change of the wall clock; returns the step in ms.
 
-        Going forward makes waiting entries due; going back makes `now_ms` smaller once.
+        A step forward makes waiting entries due; a step back decreases `now_ms` once.
         """
         step_ms = self.jump_ms
         self._now_ns += step_ms * 1_000_000
@@ -78,24 +77,24 @@ class Clock:
 
     @property
     def wall_ms(self) -> int:
-        """What the wall clock shows."""
+        """The time of the wall clock."""
         return self._wall_ns() // 1_000_000
 
     def hold(self, at_ms: int) -> None:
-        """Go on from another time than the wall clock's, until `adopt`."""
+        """Continue from another time than the wall clock's, until `adopt`."""
         self._boot_seen_ns = self._boot_ns()
         self._now_ns = at_ms * 1_000_000
 
     def follow(self, other_ms: int, asked_ns: int, *, at_once: bool) -> None:
-        """Keep to another clock from now on, which showed `other_ms` at some time between
-        `asked_ns`, a reading of `elapsed_ns`, and now. What was called the wall clock is then
-        that one. Call it again and again, since clocks drift.
+        """Follow another clock instead of the wall clock. Call it repeatedly, since clocks drift.
 
-        With `at_once` this clock is set to it, for a start; else it is slewed.
+        The other clock showed `other_ms` at some time between `asked_ns`, a reading of
+        `elapsed_ns`, and now. With `at_once`, for a start, this clock is set to it; otherwise it is
+        slewed.
         """
-        # So much the other clock is ahead of the boot clock, at least and at most. What was
-        # believed stays while it is possible, else it is the least: so this clock is behind the
-        # other by what the quickest answer took, and does not run ahead of it.
+        # The bounds of the other clock's lead over the boot clock. The previous estimate stays
+        # while it is within them; otherwise the lower bound is used. So this clock is behind the
+        # other by the shortest response time, and never ahead of it.
         least_ns = other_ms * 1_000_000 - self._boot_ns()
         most_ns = (other_ms + 1) * 1_000_000 - asked_ns
         if self._ahead_ns is None or not least_ns <= self._ahead_ns <= most_ns:
@@ -112,9 +111,9 @@ class Clock:
         await asyncio.sleep(seconds)
 
     async def sleep_until(self, due_ms: int) -> None:
-        """Return at or after `due_ms`, never before; returns at once when it has passed.
+        """Return at or after `due_ms`, never earlier; returns at once if it has passed.
 
-        Sleeps in pieces, since the event loop's clock stands still during suspend.
+        Sleeps in short intervals, since the event loop's clock stops during suspend.
         """
         while (left_ms := due_ms - self.now_ms()) > 0:
             await asyncio.sleep(min(left_ms / 1000, CLOCK_SLEEP_S_MAX))

@@ -1,8 +1,8 @@
 """The table of all user-visible errors, with one base class.
 
-`TABLE` maps a stable code to its HTTP status, its WebSocket close code, the exit
-code of the command line and whether trying again can help. Codes never change
-their meaning; messages may. Applications add codes of their own with `register_error`.
+`TABLE` maps a stable code to its HTTP status, its WebSocket close code, the exit code of the
+command line and whether a retry can succeed. Codes never change their meaning; messages may.
+Applications add their own codes with `register_error`.
 """
 
 import re
@@ -12,12 +12,12 @@ from typing import ClassVar
 
 @dataclass(frozen=True, slots=True)
 class Code:
-    """What one error code means to each kind of caller."""
+    """The meaning of an error code for each kind of caller."""
 
     status: int
     """HTTP status."""
     close: int
-    """WebSocket close code (4000 to 4999 are ours)."""
+    """WebSocket close code (4000 to 4999 are available to applications)."""
     exit: int
     """Exit code of the command line."""
     retry: bool
@@ -26,135 +26,137 @@ class Code:
 
 
 TABLE: dict[str, Code] = {
-    # The caller's mistake: the same call fails again.
+    # Mistakes of the caller: the same call fails again.
     "bad_request": Code(400, 4400, 2, False, "The request is malformed"),
     "bad_key": Code(422, 4422, 2, False, "A key is empty, too long or not valid text"),
     "bad_value": Code(422, 4422, 2, False, "A value cannot be stored as JSON"),
     "value_too_large": Code(413, 4413, 2, False, "A value is larger than a record may be"),
     "commit_too_large": Code(413, 4413, 2, False, "A commit has too many writes or bytes"),
-    "bad_engine_url": Code(500, 4500, 2, False, "The engine URL is not understood"),
-    "no_such_job": Code(404, 4404, 2, False, "There is no such job"),
-    "no_such_timer": Code(404, 4404, 2, False, "There is no such timer"),
-    "bad_timer": Code(422, 4422, 2, False, "There can be no such timer"),
-    "bad_endpoint": Code(422, 4422, 2, False, "There can be no such endpoint"),
-    "no_such_endpoint": Code(404, 4404, 2, False, "There is no such endpoint"),
-    "already_ended": Code(409, 4409, 2, False, "It has ended, or is being worked on"),
+    "bad_engine_url": Code(500, 4500, 2, False, "The database URL is not supported"),
+    "no_such_job": Code(404, 4404, 2, False, "The job was not found"),
+    "no_such_timer": Code(404, 4404, 2, False, "The timer was not found"),
+    "bad_timer": Code(422, 4422, 2, False, "The timer is not valid"),
+    "bad_endpoint": Code(422, 4422, 2, False, "The endpoint is not valid"),
+    "no_such_endpoint": Code(404, 4404, 2, False, "The endpoint was not found"),
+    "already_ended": Code(409, 4409, 2, False, "The job or timer has ended, or is running"),
     "not_failed": Code(409, 4409, 2, False, "The job has not failed"),
     "missing_key": Code(422, 4422, 2, False, "The message has no idempotency key"),
-    "key_reused": Code(422, 4422, 2, False, "The same key came with another body before"),
-    "stale_token": Code(409, 4409, 2, False, "The attempt is over: another one may run"),
-    "lock_lost": Code(409, 4409, 2, False, "The lock is not held any more"),
+    "key_reused": Code(422, 4422, 2, False, "The key was already used with another body"),
+    "stale_token": Code(409, 4409, 2, False, "The attempt has ended; another one may be running"),
+    "lock_lost": Code(409, 4409, 2, False, "The caller has lost the lock"),
     "lock_capacity": Code(409, 4409, 2, False, "The lock is in use with another capacity"),
-    # A request over HTTP that cannot be meant.
+    # Invalid HTTP requests.
     "not_json": Code(400, 4400, 2, False, "The body is not JSON"),
     "not_text": Code(400, 4400, 2, False, "The text is not valid Unicode"),
     "not_a_number": Code(400, 4400, 2, False, "A number is NaN, infinite or too large"),
-    "duplicate_member": Code(400, 4400, 2, False, "A member is there twice"),
+    "duplicate_member": Code(400, 4400, 2, False, "A member occurs twice"),
     "too_deep": Code(400, 4400, 2, False, "The body is nested too deeply"),
     "wrong_type": Code(422, 4422, 2, False, "A member has the wrong type or value"),
-    "unknown_member": Code(422, 4422, 2, False, "A member is not known"),
+    "unknown_member": Code(422, 4422, 2, False, "A member is unknown"),
     "missing_member": Code(422, 4422, 2, False, "A member is missing"),
-    "bad_parameter": Code(422, 4422, 2, False, "A parameter of the address is not valid"),
-    "bad_name": Code(422, 4422, 2, False, "A name is empty, too long or has other characters"),
-    "bad_header": Code(400, 4400, 2, False, "A header is there twice, or contradicts another"),
+    "bad_parameter": Code(422, 4422, 2, False, "A parameter of the URL is not valid"),
+    "bad_name": Code(422, 4422, 2, False, "A name is empty, too long or has invalid characters"),
+    "bad_header": Code(400, 4400, 2, False, "A header occurs twice, or contradicts another"),
     "head_too_large": Code(431, 4431, 2, False, "The head of the request is too large"),
-    "too_slow": Code(408, 4408, 75, True, "The request did not come in time"),
-    "body_too_large": Code(413, 4413, 2, False, "The body is larger than a request may be"),
-    "not_found": Code(404, 4404, 2, False, "There is nothing at this address"),
-    "method_not_allowed": Code(405, 4405, 2, False, "The address does not take this method"),
+    "too_slow": Code(408, 4408, 75, True, "The request did not arrive in time"),
+    "body_too_large": Code(413, 4413, 2, False, "The body exceeds the size limit of requests"),
+    "not_found": Code(404, 4404, 2, False, "The path was not found"),
+    "method_not_allowed": Code(405, 4405, 2, False, "The path does not support this method"),
     "not_implemented": Code(501, 4501, 2, False, "The server does not implement this"),
-    "upgrade_required": Code(426, 4426, 2, False, "The address speaks WebSocket"),
-    "not_this_type": Code(415, 4415, 2, False, "The body has another type than it must have"),
-    "no_such_lock": Code(404, 4404, 2, False, "The lock was not used lately"),
+    "upgrade_required": Code(426, 4426, 2, False, "The path requires a WebSocket connection"),
+    "not_this_type": Code(415, 4415, 2, False, "The body has an unsupported content type"),
+    "no_such_lock": Code(404, 4404, 2, False, "The lock was not found"),
     "no_credentials": Code(401, 4401, 77, False, "The request has no valid credentials"),
-    "wrong_host": Code(421, 4421, 77, False, "The server does not answer at this host name"),
-    "no_such_key": Code(404, 4404, 2, False, "There is no such API key"),
-    "no_such_session": Code(404, 4404, 2, False, "There is no such session"),
+    "wrong_host": Code(421, 4421, 77, False, "The server does not serve this host name"),
+    "no_such_key": Code(404, 4404, 2, False, "The API key was not found"),
+    "no_such_session": Code(404, 4404, 2, False, "The session was not found"),
     "not_allowed": Code(403, 4403, 77, False, "The credentials do not allow this"),
-    "went_away": Code(499, 4499, 75, True, "The caller has gone"),
+    "went_away": Code(499, 4499, 75, True, "The client closed the connection"),
     "internal": Code(500, 4500, 70, False, "The server has a bug"),
-    "bad_settings": Code(500, 4500, 78, False, "The settings cannot be used"),
-    "no_server_key": Code(500, 4500, 78, False, "There is no server key"),
+    "bad_settings": Code(500, 4500, 78, False, "The settings are not valid"),
+    "no_server_key": Code(500, 4500, 78, False, "The server has no server key"),
     "wrong_server_key": Code(500, 4500, 78, False, "The database has another server key"),
     "secret_unreadable": Code(409, 4409, 2, False, "The secret needs another server key"),
-    # Rooms. Where `retry` is true, a client joins or connects again by itself.
-    "unknown_frame": Code(400, 4400, 2, False, "There is no frame of this type"),
-    "frame_too_large": Code(413, 4413, 2, False, "The frame is larger than frames may be"),
-    "no_such_room": Code(404, 4404, 2, False, "There is no such room"),
-    "no_such_member": Code(404, 4404, 2, False, "There is no such member of the room"),
-    "room_exists": Code(409, 4409, 2, False, "There is a room with this name"),
+    # Rooms. If `retry` is true, clients join or connect again automatically.
+    "unknown_frame": Code(400, 4400, 2, False, "The frame has an unknown type"),
+    "frame_too_large": Code(413, 4413, 2, False, "The frame exceeds the size limit of frames"),
+    "no_such_room": Code(404, 4404, 2, False, "The room was not found"),
+    "no_such_member": Code(404, 4404, 2, False, "The member of the room was not found"),
+    "room_exists": Code(409, 4409, 2, False, "A room with this name already exists"),
     "room_deleted": Code(410, 4410, 2, False, "The room was deleted"),
-    "room_full": Code(409, 4409, 75, True, "The room has as many users or connections as it may"),
-    "too_many_rooms": Code(409, 4409, 2, False, "There are as many rooms as there may be"),
-    "room_moved": Code(503, 4503, 75, True, "The room is served by another node now"),
-    "room_too_large": Code(413, 4413, 2, False, "The room would hold more than rooms may"),
+    "room_full": Code(
+        409, 4409, 75, True, "The room has reached its limit of users or connections"
+    ),
+    "too_many_rooms": Code(409, 4409, 2, False, "The limit of rooms is reached"),
+    "room_moved": Code(503, 4503, 75, True, "Another node serves the room now"),
+    "room_too_large": Code(413, 4413, 2, False, "The room would exceed its size limit"),
     "not_joined": Code(409, 4409, 2, False, "The connection has not joined the room"),
-    "not_expected": Code(409, 4409, 2, False, "The value is not the one that was expected"),
-    "not_countable": Code(409, 4409, 2, False, "What is there is not a number to add to"),
-    "bad_shape": Code(422, 4422, 2, False, "The value does not fit the schema"),
-    "bad_schema": Code(422, 4422, 2, False, "The schema is not one that rooms know"),
-    "history_gone": Code(410, 4410, 2, False, "The room's history does not reach there"),
-    "slow_reader": Code(408, 4408, 75, True, "The reader does not keep up"),
+    "not_expected": Code(409, 4409, 2, False, "The current value is not the expected one"),
+    "not_countable": Code(409, 4409, 2, False, "The current value is not a number"),
+    "bad_shape": Code(422, 4422, 2, False, "The value does not match the schema"),
+    "bad_schema": Code(422, 4422, 2, False, "The schema is not supported"),
+    "history_gone": Code(410, 4410, 2, False, "The room's log does not contain this position"),
+    "slow_reader": Code(408, 4408, 75, True, "The client reads too slowly"),
     "token_expired": Code(401, 4401, 77, False, "The token has expired: connect with a new one"),
     "origin_refused": Code(403, 4403, 77, False, "Pages of this origin may not connect"),
-    # Tables, and games at them.
-    "no_such_table": Code(404, 4404, 2, False, "There is no such table"),
-    "table_exists": Code(409, 4409, 2, False, "There is a table with this name"),
+    # Tables and games.
+    "no_such_table": Code(404, 4404, 2, False, "The table was not found"),
+    "table_exists": Code(409, 4409, 2, False, "A table with this name already exists"),
     "table_closed": Code(410, 4410, 2, False, "The table is closed"),
     "table_paused": Code(409, 4409, 75, True, "The table is paused"),
-    "table_full": Code(409, 4409, 75, True, "As many wait or watch there as may"),
-    "bad_policy": Code(422, 4422, 2, False, "There can be no table with this policy"),
-    "not_seated": Code(409, 4409, 2, False, "One has to sit at the table for that"),
-    "no_game": Code(409, 4409, 2, False, "No game is on"),
-    "other_game": Code(409, 4409, 2, False, "Another game is on than the one that is meant"),
-    "not_your_turn": Code(409, 4409, 2, False, "The game waits for someone else"),
-    "bad_move": Code(422, 4422, 2, False, "This is no legal move"),
-    "no_such_match": Code(404, 4404, 2, False, "There is no such match"),
-    "no_such_game": Code(404, 4404, 2, False, "No game of this name is known here"),
-    "stale_move": Code(409, 4409, 2, False, "The game has gone on since"),
+    "table_full": Code(409, 4409, 75, True, "The table has reached its limit of users"),
+    "bad_policy": Code(422, 4422, 2, False, "The policy is not valid"),
+    "not_seated": Code(409, 4409, 2, False, "The user is not seated at the table"),
+    "no_game": Code(409, 4409, 2, False, "No game is running"),
+    "other_game": Code(409, 4409, 2, False, "Another game is running"),
+    "not_your_turn": Code(409, 4409, 2, False, "It is another player's turn"),
+    "bad_move": Code(422, 4422, 2, False, "The move is illegal"),
+    "no_such_match": Code(404, 4404, 2, False, "The match was not found"),
+    "no_such_game": Code(404, 4404, 2, False, "The application has no game with this name"),
+    "stale_move": Code(409, 4409, 2, False, "The game has changed since"),
     "out_of_time": Code(409, 4409, 2, False, "The time for the move is over"),
     "match_over": Code(409, 4409, 2, False, "The game is over"),
-    "match_on": Code(409, 4409, 2, False, "The game is still on"),
-    # Endpoints that are called, and the calls.
-    "bad_url": Code(422, 4422, 2, False, "The URL is not one that can be called"),
-    "bad_secret": Code(422, 4422, 2, False, "The secret is not one of webhooks"),
-    "address_refused": Code(422, 4422, 2, False, "The address may not be called from here"),
-    "unreachable": Code(502, 4502, 75, True, "The endpoint gave no answer"),
-    # What handlers say of their own work.
-    "retry": Code(503, 4503, 75, True, "The handler asks for another attempt"),
-    "failed": Code(500, 4500, 70, False, "The handler has given the job up"),
-    "not_done": Code(503, 4503, 75, True, "A step has surely done nothing"),
+    "match_on": Code(409, 4409, 2, False, "The game is still running"),
+    # Webhooks.
+    "bad_url": Code(422, 4422, 2, False, "The URL is not valid for webhooks"),
+    "bad_secret": Code(422, 4422, 2, False, "The webhook secret is not valid"),
+    "address_refused": Code(422, 4422, 2, False, "Webhooks may not call this address"),
+    "unreachable": Code(502, 4502, 75, True, "The endpoint did not respond"),
+    # Errors that handlers raise.
+    "retry": Code(503, 4503, 75, True, "The handler requested another attempt"),
+    "failed": Code(500, 4500, 70, False, "The handler failed the job permanently"),
+    "not_done": Code(503, 4503, 75, True, "A step had no effect"),
     "in_doubt": Code(500, 4500, 70, False, "A step may or may not have been done"),
-    # Contention: nothing was changed, and trying again is right.
-    "conflict": Code(409, 4409, 75, True, "Something read has changed meanwhile"),
+    # Contention: nothing was changed, and a retry is safe.
+    "conflict": Code(409, 4409, 75, True, "A record that was read has changed"),
     "contention": Code(503, 4503, 75, True, "Too many conflicts in a row"),
-    "lock_held": Code(423, 4423, 75, True, "The lock is held, and was not free in time"),
-    "rate_limited": Code(429, 4429, 75, True, "The caller asks more often than it may"),
-    "queue_full": Code(429, 4429, 75, True, "The queue holds as many jobs as it may"),
-    "too_many_waiters": Code(429, 4429, 75, True, "Too many wait for the lock already"),
-    # The outcome is not known: it may or may not have been applied.
-    "outcome_unknown": Code(503, 4503, 75, True, "The outcome of a commit is not known"),
-    "overloaded": Code(503, 4503, 75, True, "The server has too much to do"),
+    "lock_held": Code(423, 4423, 75, True, "The lock is held, and was not released in time"),
+    "rate_limited": Code(429, 4429, 75, True, "The caller has exceeded its rate limit"),
+    "queue_full": Code(429, 4429, 75, True, "The queue has reached its limit of jobs"),
+    "too_many_waiters": Code(429, 4429, 75, True, "The lock has reached its limit of waiters"),
+    # The outcome is unknown: the change may or may not have been applied.
+    "outcome_unknown": Code(503, 4503, 75, True, "The outcome of a commit is unknown"),
+    "overloaded": Code(503, 4503, 75, True, "The server is overloaded"),
     "too_many_connections": Code(503, 4503, 75, True, "The server has too many connections"),
     "engine_stopped": Code(503, 4503, 74, False, "Storage failed; the node must be restarted"),
     "engine_closed": Code(503, 4503, 75, True, "The engine is closed"),
-    "node_stopped": Code(503, 4503, 75, True, "The node is stopping: ask another one"),
+    "node_stopped": Code(503, 4503, 75, True, "The node is stopping; use another one"),
     "engine_unreachable": Code(503, 4503, 75, True, "The engine cannot be reached"),
-    # Storage that cannot be opened or written. Each has an exit code of its own.
+    # Storage that cannot be opened or written. Each code has a separate exit code.
     "storage_full": Code(507, 4507, 73, True, "No space is left for data"),
     "database_in_use": Code(503, 4503, 65, True, "Another process owns the database"),
     "database_newer": Code(500, 4500, 66, False, "A newer version wrote the database"),
     "unsupported_format": Code(500, 4500, 64, False, "Another version wrote the database"),
     "not_a_database": Code(500, 4500, 67, False, "The file is not an Onceward database"),
     "is_a_directory": Code(500, 4500, 68, False, "The path is a directory"),
-    "read_only": Code(500, 4500, 69, False, "The database may not be written"),
-    "no_such_file": Code(404, 4404, 70, False, "There is no such file"),
-    "file_exists": Code(409, 4409, 71, False, "The target exists already"),
+    "read_only": Code(500, 4500, 69, False, "The database is read-only"),
+    "no_such_file": Code(404, 4404, 70, False, "The file was not found"),
+    "file_exists": Code(409, 4409, 71, False, "The target already exists"),
     "no_such_database": Code(404, 4404, 76, False, "The server has no such database"),
-    "access_denied": Code(500, 4500, 77, False, "The database refuses the user"),
+    "access_denied": Code(500, 4500, 77, False, "The database rejects the user"),
     "journal_missing": Code(500, 4500, 72, False, "The journal of the database is missing"),
     "damaged": Code(500, 4500, 72, False, "The database is damaged"),
-    "storage_failed": Code(500, 4500, 74, False, "The storage answered with an error"),
+    "storage_failed": Code(500, 4500, 74, False, "The storage returned an error"),
 }
 
 
@@ -165,41 +167,41 @@ _OWN = re.compile("[a-z][a-z0-9]*(_[a-z0-9]+)+").fullmatch
 def register_error(code: str, *, status: int, title: str, retry: bool = False) -> str:
     """Add an error code of an application, and return it. Call it when a module is imported.
 
-    Idempotent: the same code with the same meaning may be registered again. A Python client knows
-    the code if it registers it too.
+    Idempotent: the same code with the same meaning may be registered again. A Python client that
+    registers the code as well raises it.
 
     Args:
-        code: lower-case words joined by `_`. Begin with the name of the application, so that the
+        code: lower-case words joined by `_`. Start with the name of the application, so that the
             code differs from those of Onceward and of other applications: `credit_bad_envelope`.
         status: HTTP status, 400 to 599. WebSocket connections close with 4000 more.
-        title: what the code means, in a few words, without a full stop.
+        title: the meaning of the code in a few words, without a full stop.
         retry: whether the same call may succeed later, unchanged.
 
     Raises:
-        BadInput: the code is not valid, or has another meaning already.
+        BadInput: the code is not valid, or already has another meaning.
     """
     if not _OWN(code):
         raise BadInput(f"{code!r} is not an error code; use a form like 'shop_sold_out'")
     if not 400 <= status <= 599:
-        raise BadInput(f"the status of {code!r} is 400 to 599, not {status}")
+        raise BadInput(f"the status of {code!r} must be 400 to 599, not {status}")
     exit_ = 75 if retry else 2 if status < 500 else 70
     kind = Code(status, 4000 + status, exit_, retry, title)
     if (known := find_kind(code)) is not None and (code in TABLE or known != kind):
-        raise BadInput(f"the error code {code!r} has another meaning already: {known.title!r}")
+        raise BadInput(f"the error code {code!r} already has another meaning: {known.title!r}")
     _registered[code] = kind
     return code
 
 
 def find_kind(code: str) -> Code | None:
-    """The meaning of a code of the table or of an application; None if it is not known."""
+    """The meaning of a code of the table or of an application; None for an unknown code."""
     return TABLE.get(code) or _registered.get(code)
 
 
 class OncewardError(Exception):
-    """The base of every error raised on purpose.
+    """The base class of all errors that Onceward raises.
 
-    `code` is a key of `TABLE`, or registered by an application; `message` says what happened and
-    what to do, in one or two sentences for a person; `details` are facts for a program.
+    `code` is a key of `TABLE`, or registered by an application. `message` explains the error and
+    what to do in one or two sentences. `details` are facts for programs.
     """
 
     default_code: ClassVar[str] = "bad_request"
@@ -208,9 +210,9 @@ class OncewardError(Exception):
         self.code = code or self.default_code
         kind = find_kind(self.code)
         if kind is None:
-            raise KeyError(self.code)  # neither ours nor registered: a bug of the caller
+            raise KeyError(self.code)  # an unregistered code is a bug
         self.kind = kind
-        # Whoever hands on another error, as in `Fail(error)`, means what that says.
+        # `Fail(error)` takes the text of the other error.
         self.message = message if type(message) is str else str(message)
         self.details = details
         super().__init__(self.message)
@@ -220,122 +222,124 @@ class OncewardError(Exception):
 
 
 class BadInput(OncewardError):
-    """The caller's mistake; nothing was changed."""
+    """A mistake of the caller; nothing was changed."""
 
 
 class TooLarge(BadInput):
-    """A commit over the limits; nothing was changed."""
+    """A commit exceeds the limits; nothing was changed."""
 
     default_code = "commit_too_large"
 
 
 class NoSuchJob(BadInput):
-    """There is no job of that id, or it is gone."""
+    """No job has this id, or its retention has ended."""
 
     default_code = "no_such_job"
 
 
 class NoSuchTimer(BadInput):
-    """There is no timer with this id, or it is not this caller's."""
+    """No timer has this id, or it belongs to another caller."""
 
     default_code = "no_such_timer"
 
 
 class NoSuchEndpoint(BadInput):
-    """There is no endpoint with this id, or it is not this caller's."""
+    """No endpoint has this id, or it belongs to another caller."""
 
     default_code = "no_such_endpoint"
 
 
 class SecretUnreadable(BadInput):
-    """A stored secret is encrypted with a server key that is not here, or was tampered with."""
+    """A stored secret is encrypted with a server key that is missing, or was tampered with."""
 
     default_code = "secret_unreadable"
 
 
 class NoSuchRoom(BadInput):
-    """There is no room with this id, or it was deleted."""
+    """No room has this id, or it was deleted."""
 
     default_code = "no_such_room"
 
 
 class NoSuchTable(BadInput):
-    """There is no table with this id, or it was closed long ago."""
+    """No table has this id, or it was closed and removed."""
 
     default_code = "no_such_table"
 
 
 class NoSuchMatch(BadInput):
-    """There is no match with this id, or it was long ago."""
+    """No match has this id, or it was removed."""
 
     default_code = "no_such_match"
 
 
 class HistoryGone(BadInput):
-    """A room's log does not reach back to a sequence number, or has not come to it yet."""
+    """A room's log does not contain a sequence number: it was removed, or is in the future."""
 
     default_code = "history_gone"
 
 
 class AlreadyEnded(BadInput):
-    """It is too late for that: the job has ended, or is just being worked on."""
+    """The operation comes too late: the job has ended, or is running."""
 
     default_code = "already_ended"
 
 
 class NotFailed(BadInput):
-    """Only a job that has died can be redriven or settled."""
+    """Only jobs that have failed or are in doubt can be retried or settled."""
 
     default_code = "not_failed"
 
 
 class KeyReused(BadInput):
-    """Another body came under a key that is known; nothing was changed."""
+    """The idempotency key was already used with another body; nothing was changed."""
 
     default_code = "key_reused"
 
 
 class StaleToken(BadInput):
-    """This attempt at a job is over, by its lease or its end; nothing was changed."""
+    """This attempt of a job has ended, or its lease has; nothing was changed."""
 
     default_code = "stale_token"
 
 
 class LockLost(BadInput):
-    """The lock is not held any more, by its lease or its release; nothing was changed."""
+    """The caller has lost the lock, because its lease ended or it was released; nothing was
+    changed."""
 
     default_code = "lock_lost"
 
 
 class LockHeld(OncewardError):
-    """Others hold the lock, and it was not free in time; nothing was changed."""
+    """Other callers hold the lock, and it was not released in time; nothing was changed."""
 
     default_code = "lock_held"
 
 
 class QueueFull(OncewardError):
-    """The queue holds as many unfinished jobs as its `depth_max` allows; nothing was changed."""
+    """The queue has reached its maximum number of unfinished jobs (`depth_max`); nothing was
+    changed."""
 
     default_code = "queue_full"
 
 
 class TooManyWaiters(OncewardError):
-    """So many wait for the lock already that no more may; nothing was changed."""
+    """The lock has reached its maximum number of waiters; nothing was changed."""
 
     default_code = "too_many_waiters"
 
 
 class AddressRefused(BadInput):
-    """A URL leads to where nobody may be sent from here; nothing was sent."""
+    """A URL leads to an address that webhooks may not call; nothing was sent."""
 
     default_code = "address_refused"
 
 
 class Unreachable(OncewardError):
-    """An endpoint was called, and no answer came. The message says why, for a person.
+    """An endpoint was called and did not respond. The message has the reason.
 
-    `sent` says how often the request was sent, in part at least: if it is not 0, the endpoint
-    may have acted on it. `ours` says that the reason is with us, and nothing of the endpoint.
+    `sent` is the number of times that the request was sent, at least in part. If it is not 0, the
+    endpoint may have acted on it. `ours` is true if the cause is on this side.
     """
 
     default_code = "unreachable"
@@ -357,10 +361,10 @@ class Unreachable(OncewardError):
 
 
 class Retry(OncewardError):
-    """Raised by a handler: this attempt failed, and the next one is to be at a time it names.
+    """Raised by a handler: fail this attempt, and retry at a given time.
 
-    That is just then, by `after_s` or `at_ms`; or with `not_before_s`, as when a server says when
-    it may be asked again, after the pause of the queue, but no sooner than in so many seconds.
+    With `after_s` or `at_ms`, the job is retried exactly then. With `not_before_s`, for example
+    from a Retry-After header, it is retried after the queue's backoff, but not earlier.
     """
 
     default_code = "retry"
@@ -373,21 +377,21 @@ class Retry(OncewardError):
         at_ms: int | None = None,
         not_before_s: float | None = None,
     ) -> None:
-        super().__init__(message or "the handler asked for another attempt")
+        super().__init__(message or "the handler requested another attempt")
         self.after_s = after_s
         self.at_ms = at_ms
         self.not_before_s = not_before_s
 
 
 class Fail(OncewardError):
-    """Raised by a handler: the job has failed for good, whatever attempts are left."""
+    """Raised by a handler: fail the job permanently, regardless of remaining attempts."""
 
     default_code = "failed"
 
 
 class NotDone(OncewardError):
-    """Raised by a step that is to be done at most once: it has surely done nothing. It may name
-    the time of the next attempt, as `Retry` does."""
+    """Raised by an at-most-once step that certainly had no effect. It may name the time of the next
+    attempt, like `Retry`."""
 
     default_code = "not_done"
 
@@ -400,68 +404,68 @@ class NotDone(OncewardError):
 
 
 class InDoubt(OncewardError):
-    """A step that is to be done at most once may or may not have been done."""
+    """An at-most-once step may or may not have been done."""
 
     default_code = "in_doubt"
 
 
 class Conflict(OncewardError):
-    """An expectation of a commit did not hold; nothing was changed."""
+    """A checked read of a commit has changed; nothing was changed."""
 
     default_code = "conflict"
 
 
 class Contention(OncewardError):
-    """A transaction met too many conflicts in a row; nothing was changed."""
+    """A transaction had too many conflicts in a row; nothing was changed."""
 
     default_code = "contention"
 
 
 class OutcomeUnknown(OncewardError):
-    """A commit's answer was lost: it may or may not have been, or yet be, applied."""
+    """The response of a commit was lost: it may or may not be applied, now or later."""
 
     default_code = "outcome_unknown"
 
 
 class Unavailable(OncewardError):
-    """The engine could not be used; nothing was changed by this call."""
+    """The engine is unavailable; this call changed nothing."""
 
     default_code = "engine_unreachable"
 
 
 class Damaged(Unavailable):
-    """Stored data did not verify; nothing was changed by this call."""
+    """Stored data failed verification; this call changed nothing."""
 
     default_code = "damaged"
 
 
 class EngineStopped(OncewardError):
-    """Storage failed under the engine; what was in flight may or may not be there.
+    """The storage of the engine failed; commits in flight may or may not be durable.
 
-    The node must stop: opening the database again finds out what is there.
+    The node must stop. Opening the database again shows which commits are durable.
     """
 
     default_code = "engine_stopped"
 
 
 class StorageFull(Unavailable):
-    """No space for more data; this commit was not applied, reads go on."""
+    """No space is left; this commit was not applied. Reads continue."""
 
     default_code = "storage_full"
 
 
 class CannotOpen(OncewardError):
-    """A database cannot be opened; the code says why, the message what to do."""
+    """A database cannot be opened; the code has the cause, the message the remedy."""
 
     default_code = "not_a_database"
 
 
 PASSING = (Contention, OutcomeUnknown, Unavailable)
-"""What a process that runs on waits out: nothing says that it will be so the next time."""
+"""Temporary errors: background tasks wait and retry."""
 
 
 def class_of(code: str) -> type[OncewardError]:
-    """The class of a code: clients raise the same classes as the package."""
+    """The class of a code. Clients raise the same classes as the package."""
     if code in _CLASSES:
         return _CLASSES[code]
     kind = find_kind(code)
@@ -477,7 +481,7 @@ def _classes() -> dict[str, type[OncewardError]]:
     while todo:
         kind = todo.pop()
         todo += kind.__subclasses__()
-        # Not those that only handlers raise.
+        # Without subclasses that only handlers raise.
         if "default_code" in vars(kind) and kind.__module__ == OncewardError.__module__:
             found.setdefault(kind.default_code, kind)
     for code in ("bad_request", "retry", "not_done"):

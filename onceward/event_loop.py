@@ -5,9 +5,9 @@ from collections.abc import Callable
 
 
 def loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
-    """For `asyncio.Runner`."""
+    """The loop factory for `asyncio.Runner`."""
     try:
-        import uvloop  # faster, but only in the extra `server`, and not on Windows
+        import uvloop  # faster; an optional dependency that does not support Windows
     except ModuleNotFoundError:
         return asyncio.new_event_loop
     return uvloop.new_event_loop

@@ -1,8 +1,8 @@
 """Random IDs: the only module that uses randomness.
 
-An id is 26 characters of Crockford's base 32: 48 bits of milliseconds, then 80 random
-bits. Ids sort by the time they were made, and those of one `Ids` sort strictly in the
-order they were made, also within a millisecond or when the clock goes back.
+An id is 26 characters of Crockford's base 32: 48 bits of milliseconds, then 80 random bits. Ids
+sort by their time of creation. Those of one `Ids` object sort strictly in their order of creation,
+even within a millisecond or after the clock has gone back.
 """
 
 import os
@@ -17,12 +17,12 @@ _PAIRS = [a + b for a in _ALPHABET for b in _ALPHABET]
 LENGTH = 26
 
 random_bytes: Callable[[int], bytes] = secrets.token_bytes
-"""The machine's own randomness; whatever can be simulated takes it as an argument."""
+"""The system's random source. Code that can be simulated takes the source as an argument."""
 
 
 class Pool:
-    """The machine's own randomness, drawn in larger pieces: quicker where little is wanted often.
-    For one thread. What was drawn before a fork is not used by the child."""
+    """The system's random source, read in larger blocks, which is faster for many small requests.
+    For one thread. A forked child does not use bytes that its parent has read."""
 
     def __init__(self) -> None:
         self._drawn = b""
@@ -51,7 +51,7 @@ os.register_at_fork(after_in_child=_forked)
 
 
 class Ids:
-    """Makes ids and random numbers from a clock and a source of bytes, both injectable."""
+    """Generates ids and random numbers from a clock and a source of bytes, both injectable."""
 
     def __init__(
         self, now_ms: Callable[[], int], randbytes: Callable[[int], bytes] | None = None
@@ -62,8 +62,8 @@ class Ids:
         self._time = (0, _encode(0, 50))
 
     def new(self, now_ms: int | None = None) -> str:
-        """A new id, larger than all before it from here. Who has just read the clock can give
-        the time."""
+        """A new id, larger than all earlier ids of this object. Callers that have just read the
+        clock can pass the time."""
         if now_ms is None:
             now_ms = self._now_ms()
         if now_ms > self._last >> 80:
@@ -76,7 +76,7 @@ class Ids:
         time_ms = value >> 80
         if time_ms != self._time[0]:
             self._time = (time_ms, _encode(time_ms, 50))
-        # As `_encode` of the lowest 80 bits: written out, since every message needs one.
+        # Equals `_encode` of the lowest 80 bits; inlined, since every message needs an id.
         high, low = value >> 40 & 0xFF_FFFF_FFFF, value & 0xFF_FFFF_FFFF
         return (
             f"{self._time[1]}"
@@ -87,7 +87,7 @@ class Ids:
         )
 
     def uuid(self) -> str:
-        """A new UUID of version 7 (RFC 9562): it sorts by the millisecond in which it was made."""
+        """A new UUID of version 7 (RFC 9562), which sorts by its millisecond of creation."""
         value = (self._now_ms() << 80) | int.from_bytes(self._randbytes(10))
         value = value & ~(0xF << 76) | 7 << 76  # the version
         value = value & ~(0b11 << 62) | 0b10 << 62  # the variant
@@ -96,21 +96,21 @@ class Ids:
 
     def fraction(self) -> float:
         """A random number in [0, 1), for jitter."""
-        # 53 bits: what a float holds exactly; more would round up to 1.
+        # 53 bits fit into a float exactly; more could round up to 1.
         return (int.from_bytes(self._randbytes(7)) >> 3) / (1 << 53)
 
     def token(self, size_bytes: int = 32) -> str:
-        """A secret of that many random bytes, as hex."""
+        """A secret of `size_bytes` random bytes, as hex."""
         return self._randbytes(size_bytes).hex()
 
 
 def _encode(value: int, bits: int) -> str:
-    """The lowest bits of a number, two characters for ten."""
+    """The lowest bits of a number, two characters for ten bits."""
     return "".join([_PAIRS[(value >> shift) & 1023] for shift in range(bits - 10, -1, -10)])
 
 
 def created_ms(id_: str) -> int:
-    """When an id was made, in ms since the epoch; raises `BadInput` if it is none."""
+    """The creation time of an id, in ms since the epoch; raises `BadInput` for an invalid id."""
     if len(id_) != LENGTH or any(char not in _ALPHABET for char in id_):
         raise BadInput(f"{id_!r} is not an id", code="bad_key")
     value = 0

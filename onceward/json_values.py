@@ -14,10 +14,10 @@ _encode_sorted = msgspec.json.Encoder(order="sorted").encode
 
 
 def encode(value: Any, key: Key, order: Literal["sorted"] | None = None) -> bytes:
-    """JSON for a value, maybe with its members sorted; raises `BadInput` for what JSON cannot
-    say."""
+    """A value as JSON, with sorted members if requested. Raises `BadInput` for values that JSON
+    does not support."""
     if type(value) is msgspec.Raw:
-        return bytes(value)  # JSON already
+        return bytes(value)  # already JSON
     try:
         text = _encode(value) if order is None else _encode_sorted(value)
         if b"null" in text and _has_no_number(msgspec.to_builtins(value)):
@@ -30,12 +30,12 @@ def encode(value: Any, key: Key, order: Literal["sorted"] | None = None) -> byte
 
 
 def decode(text: bytes, type: Any, key: Key) -> Any:
-    """The value in a record; raises `damaged` if it is not of the type asked for."""
+    """The value of a record. Raises `damaged` if it does not have the expected type."""
     try:
         return _decoder(type).decode(text)
     except (msgspec.DecodeError, ValueError, RecursionError) as error:
         raise OncewardError(
-            f"the record {shown_key(key)} is not what was expected: {error}", code="damaged"
+            f"the record {shown_key(key)} is not valid: {error}", code="damaged"
         ) from error
 
 
@@ -45,7 +45,7 @@ def _decoder(type: Any) -> msgspec.json.Decoder[Any]:
 
 
 def _has_no_number(value: Any) -> bool:
-    """Whether a NaN or infinity is inside, which the encoder would turn into null."""
+    """Whether a value contains NaN or infinity, which the encoder would turn into null."""
     if isinstance(value, float):
         return not math.isfinite(value)
     if isinstance(value, dict):

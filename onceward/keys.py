@@ -1,11 +1,10 @@
 """Key encoding: tuples of words and numbers as text with the same sort order.
 
-A record's key is a partition and a sort key, both made by `join`. Words are joined
-by `#`; characters up to `$` are escaped as `$` and two hex digits, so that the
-separator sorts before all content and a word before its own extensions. Numbers
-are sixteen decimal digits. The order of encoded keys, compared as bytes (or code
-points, which is the same), is the order of the tuples. Everything is readable text:
-`sqlite3 app.db 'select * from record'` shows a person what is there.
+A record's key is a partition and a sort key, both made by `join`. Words are joined by `#`.
+Characters up to `$` are escaped as `$` and two hex digits, so that the separator sorts before all
+content, and a word before its own extensions. Numbers are sixteen decimal digits. Encoded keys,
+compared as bytes or code points, sort like the tuples. Keys and values are readable text:
+`sqlite3 app.db 'select * from record'` shows them.
 
 The first word of the partition is the kind of a record. Each capability declares its kinds in its
 module `register` (see `onceward.parts`); the reference has a table of all of them.
@@ -27,16 +26,16 @@ Key = tuple[str, str]
 """(partition, sort key)"""
 
 USER = "u#"
-"""The prefix of the partitions of applications. No internal partition begins with it."""
+"""The prefix of the partitions of applications. No internal partition starts with it."""
 
 _ESCAPES = {code: f"${code:02x}" for code in range(0x25)}
-_PLAIN = re.compile("[%-\ud7ff\ue000-\U0010ffff]*").fullmatch  # nothing to be escaped
+_PLAIN = re.compile("[%-\ud7ff\ue000-\U0010ffff]*").fullmatch  # needs no escaping
 _NAME = re.compile("[^\x00-\x1f\x7f\ud800-\udfff]+").fullmatch
 _NAMESPACE_END = "\x1f"  # a control character, which no name contains
 
 
 def join(*parts: str | int) -> str:
-    """Encode a tuple of words and numbers; raises `BadInput` for what cannot be a key."""
+    """Encode a tuple of words and numbers. Raises `BadInput` for invalid parts."""
     if not parts:
         raise BadInput("a key needs at least one part", code="bad_key")
     return "#".join(
@@ -45,22 +44,23 @@ def join(*parts: str | int) -> str:
 
 
 def split(text: str) -> tuple[str, ...]:
-    """Decode what `join` made. Numbers come back as sixteen digits: `int()` them."""
+    """Decode the result of `join`. Numbers are returned as sixteen digits: convert them with
+    `int()`."""
     return tuple(_decode(part) for part in text.split("#"))
 
 
 def kind_of(partition: str) -> str:
-    """The first word of a partition: what kind of records it holds."""
+    """The kind of the records in a partition: its first word."""
     return partition.partition("#")[0]
 
 
 def user_key(key: Key) -> Key:
-    """An application's key as it is stored."""
+    """The stored form of an application's key."""
     return USER + key[0], key[1]
 
 
 def shown_key(key: Key) -> Key:
-    """A stored key as a person or an application knows it."""
+    """A stored key in the form that applications use."""
     return key[0].removeprefix(USER), key[1]
 
 
@@ -79,16 +79,16 @@ def qualified(namespace: str, name: str) -> str:
 
 
 def unqualified(text: str) -> tuple[str, str]:
-    """The namespace and the name that `qualified` made a word of."""
+    """The namespace and the name of a `qualified` word."""
     namespace, end, name = text.rpartition(_NAMESPACE_END)
     return (namespace, name) if end else ("", text)
 
 
 def admit_name(name: Any, what: str, bytes_max: int) -> None:
-    """Raise `BadInput` for anything but text of 1 to `bytes_max` bytes without control
-    characters: `what` says whose name it is."""
+    """Raise `BadInput` unless `name` is text of 1 to `bytes_max` bytes without control characters.
+    Errors use `what`, such as "a caller's name"."""
     if type(name) is not str:
-        raise BadInput(f"{what} is text, not {type(name).__name__}", code="bad_name")
+        raise BadInput(f"{what} must be text, not {type(name).__name__}", code="bad_name")
     if name and _NAME(name) is None:
         raise BadInput(
             f"{what} may not contain control characters or lone surrogates: {name[:100]!a}",
@@ -100,9 +100,9 @@ def admit_name(name: Any, what: str, bytes_max: int) -> None:
 
 
 def admit_text(text: Any, what: str) -> None:
-    """Raise `BadInput` for anything that no part of a key can be made of."""
+    """Raise `BadInput` for values that cannot be part of a key."""
     if not isinstance(text, str):
-        raise BadInput(f"{what} is text, not {type(text).__name__}", code="bad_key")
+        raise BadInput(f"{what} must be text, not {type(text).__name__}", code="bad_key")
     _encode(text)
 
 
@@ -113,8 +113,9 @@ def below(*parts: str | int) -> tuple[str, str]:
 
 
 def after(sort: str) -> str:
-    """The bound just behind a sort key or partition, to continue there: nothing comes between,
-    since no engine takes keys with NUL in them. Right for all keys, also those not made here."""
+    """The bound directly after a sort key or partition, to continue a scan. No key is in between,
+    since engines reject keys that contain NUL. Valid for all keys, including those not made by
+    `join`."""
     return sort + "\x01"
 
 
@@ -123,7 +124,8 @@ def _encode(part: str | int) -> str:
         return number(part)
     if not isinstance(part, str):
         raise BadInput(
-            f"a key is made of text and whole numbers, not of {type(part).__name__}", code="bad_key"
+            f"a key must consist of text and whole numbers, not {type(part).__name__}",
+            code="bad_key",
         )
     if any("\ud800" <= char <= "\udfff" for char in part):
         raise BadInput("a key may not contain lone surrogates", code="bad_key")

@@ -9,8 +9,8 @@ from onceward.extras import missing
 
 
 def lazy(package: str, where: Mapping[str, str]) -> Callable[[str], Any]:
-    """The `__getattr__` of a package. `where` has the module of each name, or `module:name` for a
-    name that is another one there.
+    """The `__getattr__` of a package. `where` maps each name to its module, or to `module:name` if
+    the name differs there.
 
     Raises `ModuleNotFoundError` with the extra to install if an optional dependency is missing.
     """
@@ -27,7 +27,7 @@ def lazy(package: str, where: Mapping[str, str]) -> Callable[[str], Any]:
             raise ModuleNotFoundError(
                 f"{package}.{name} needs {needed}", name=error.name
             ) from error
-        setattr(sys.modules[package], name, value)  # the next use needs no call
+        setattr(sys.modules[package], name, value)  # later uses need no call
         return value
 
     return load

@@ -8,11 +8,11 @@ from onceward import limits
 Labels = tuple[tuple[str, str], ...]
 
 SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 60)
-"""The bounds of what takes time."""
+"""The bounds of histograms of durations."""
 
 
 class Histogram:
-    """How often values up to each bound came; the last one counts the rest."""
+    """Counts of values by upper bound; the last count has values above all bounds."""
 
     __slots__ = ("bounds", "counts", "sum")
 
@@ -30,9 +30,11 @@ class Histogram:
         return sum(self.counts)
 
     def quantile(self, fraction: float, since: Sequence[int] = ()) -> float | None:
-        """Below which value so large a part of all values lie, or of those that came since the
-        counts were these; within a bound, as if they were spread evenly. None if there are
-        none. What is above the last bound counts as that bound."""
+        """A quantile of all values, or of those since the counts `since`; None without values.
+
+        Values are assumed to be evenly distributed within a bucket. Values above the last bound
+        count as that bound.
+        """
         before = since or [0] * len(self.counts)
         counts = [now - then for now, then in zip(self.counts, before, strict=True)]
         rank, low = fraction * sum(counts), 0.0
@@ -46,7 +48,7 @@ class Histogram:
 
 
 class Counter:
-    """How often something came."""
+    """A number that grows."""
 
     __slots__ = ("value",)
 
@@ -55,8 +57,8 @@ class Counter:
 
 
 class Meters:
-    """The meters of one process, by name and labels. Callers make up names of queues: where there
-    are too many, what is new is counted together, under labels that say `other`."""
+    """The meters of one process, by name and labels. Labels include names of queues, which callers
+    choose. Above a limit, further label values are counted under the label `other`."""
 
     def __init__(self) -> None:
         self._counters: dict[str, dict[Labels, Counter]] = {}
@@ -67,7 +69,7 @@ class Meters:
         self.counter(name, **labels).value += by
 
     def counter(self, name: str, **labels: str) -> Counter:
-        """The counter of that name, for who adds to it often."""
+        """The counter of that name, for callers that add to it often."""
         counters = self._counters.setdefault(name, {})
         key = _key(counters, labels)
         counter = counters.get(key)
@@ -85,7 +87,7 @@ class Meters:
         return histogram
 
     def total(self, name: str, **labels: str) -> float:
-        """The sum of the counters of a name, of those that have these labels."""
+        """The sum of the counters of a name that have these labels."""
         wanted = labels.items()
         counters = self._counters.get(name, {}).items()
         return sum(n.value for key, n in counters if all(pair in key for pair in wanted))

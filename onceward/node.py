@@ -26,9 +26,9 @@ from onceward.work.fairness import Fairness
 
 
 class Node:
-    """Runs a database's schedule on a store, alone or together with other nodes."""
+    """Runs the schedule of a database on a store, alone or with other nodes."""
 
-    # The classes of its parts: a test may put another one in their place.
+    # The classes of its parts; tests may replace them.
     schedule_type: ClassVar[type[Schedule]] = Schedule
     placement_type: ClassVar[type[Placement]] = Placement
     dispatcher_type: ClassVar[type[Dispatcher]] = Dispatcher
@@ -55,9 +55,9 @@ class Node:
         slots: int = limits.SLOTS_DEFAULT,
         lease_ms: int = limits.NODE_LEASE_MS,
     ) -> None:
-        """Its engine is open. `slots` counts only for a new database, and never changes."""
+        """The engine must be open. `slots` applies to a new database only, and never changes."""
         if not 0 < slots <= limits.SLOTS_MAX:
-            raise BadInput(f"a database has 1 to {limits.SLOTS_MAX} slots, not {slots}")
+            raise BadInput(f"a database must have 1 to {limits.SLOTS_MAX} slots, not {slots}")
         self.store = store
         self.sharing = SharedCommits(store)
         self._name = name
@@ -69,7 +69,7 @@ class Node:
         self._stopping = asyncio.Event()
 
     async def start(self) -> Self:
-        """Join the other nodes, take a share of the slots and begin to act on them. Raises
+        """Join the other nodes, take a share of the slots and start to process them. Raises
         `CannotOpen` for a database of another format."""
         self._shares_time = await self.store.read_time()
         await self.store.judge_time()
@@ -117,8 +117,8 @@ class Node:
         return self
 
     async def probe(self) -> None:
-        """Check that storage has room for the largest message and makes a small commit. Raises
-        `Unavailable` and what storage raises."""
+        """Check that the storage has space for the largest message and that a small commit
+        succeeds. Raises `Unavailable` and errors of the storage."""
 
         async def fn(tx: Transaction) -> None:
             tx.put(("probe", self._name), tx.now_ms)
@@ -128,10 +128,12 @@ class Node:
                 await self.store.engine.make_room(limits.VALUE_BYTES_MAX)
                 await self.store.run(fn)
         except TimeoutError as error:
-            raise Unavailable(f"storage did not answer within {limits.PROBE_S:.0f} s") from error
+            raise Unavailable(
+                f"the storage did not respond within {limits.PROBE_S:.0f} s"
+            ) from error
 
     def act_on_parts(self) -> None:
-        """Act on due entries of all parts: call it when their objects have what is declared."""
+        """Process due entries of all parts. Call it after their declarations are complete."""
         for due, made in self._acting:
             self.dispatcher.act_on(due, made)
 
@@ -140,20 +142,20 @@ class Node:
         return self.task is not None and not self.task.done()
 
     def on_end(self, hook: Callable[[], None]) -> None:
-        """Call `hook` when the node has stopped, for whatever reason. It runs by now."""
+        """Call `hook` when the node has stopped for any reason. The node must be running."""
         assert self.task is not None
         self.task.add_done_callback(lambda _: hook())
 
     async def stop(self) -> None:
-        """Finish what is under way and hand the slots over at once; twice is once.
+        """Finish running work and hand the slots over. Idempotent.
 
-        Raises what has ended the node before, if anything.
+        Raises the error that ended the node earlier, if any.
         """
         self._stopping.set()
         await self.wait()
 
     async def wait(self) -> None:
-        """Return when the node has stopped; raises what ended it, if that was not `stop`."""
+        """Wait until the node has stopped. Raises the error that ended it, unless `stop` did."""
         if self.task is not None:
             await asyncio.shield(self.task)
 
@@ -168,7 +170,7 @@ class Node:
         return config
 
     async def _run(self) -> None:
-        """Run until `stop`, or until one part cannot go on: then all end, and others take over."""
+        """Run until `stop` or until a part fails. Then all parts end, and other nodes take over."""
         placement = asyncio.create_task(self.placement.run(), name="onceward-placement")
         dispatcher = asyncio.create_task(self.dispatcher.run(), name="onceward-dispatcher")
         endless = [

@@ -1,8 +1,8 @@
 """The registry of parts: kinds of records and due entries that each capability declares.
 
 A capability has a module `register` with one constant, `PART`. `load` returns all of them, in the
-order of `onceward.capabilities`. Generic code goes by this list: `onceward db check`, nodes, and
-the page of capabilities in the reference.
+order of `onceward.capabilities`. Generic code uses this list: `onceward db check`, nodes, and the
+page of capabilities in the reference.
 
 The modules are loaded by name. So a new capability is a folder and an entry in
 `onceward.capabilities`, and the parts can declare records of any layer above this one.
@@ -28,18 +28,18 @@ T = TypeVar("T")
 
 
 class Kind(NamedTuple):
-    """A kind of records. Words in braces stand for names and numbers."""
+    """A kind of records. Words in braces are placeholders for names and numbers."""
 
     partition: str
     """Such as `lock#{slot}`."""
     sort: str
     """Such as `{name}#hold#{token}`."""
     type: Any
-    """What its values decode to."""
+    """The type of its values."""
     holds: str
-    """A noun phrase: what a record of this kind is."""
+    """A noun phrase that describes a record of this kind."""
     example: Key | None = None
-    """A key, made by the function that makes keys of this kind: to notice when these change."""
+    """A key made by the function for keys of this kind, to detect changes of the layout."""
 
     @property
     def word(self) -> str:
@@ -55,11 +55,11 @@ class Attribute(NamedTuple):
 
 
 Guard = Callable[[Any, Any, Any, str], None]
-"""`guard(node, caller, action, name)` raises `not_allowed` for a remote caller that may not."""
+"""`guard(node, caller, action, name)` raises `not_allowed` for a caller without access."""
 
 
 class Due(NamedTuple):
-    """A kind of due entries, and the methods of the part's object that act on them."""
+    """A kind of due entries, and the methods of the part's object that process them."""
 
     kind: str
     act: Callable[..., Awaitable[Any]]
@@ -79,7 +79,7 @@ class Made:
             self.add(one)
 
     def add(self, made: Any) -> None:
-        """Keep an object under its class and the classes that it extends."""
+        """Register an object under its class and base classes."""
         self._made.update(dict.fromkeys(type(made).__mro__, made))
 
     def get(self, kind: type[T]) -> T:
@@ -89,19 +89,19 @@ class Made:
 
 
 class Part(NamedTuple):
-    """What a capability declares."""
+    """The declarations of a capability."""
 
     kinds: tuple[Kind, ...] = ()
     rules: Sequence[Rule] = ()
-    """What must hold between records. A kind without a rule is checked for its type."""
+    """Invariants of records. A kind without a rule is checked for its type."""
     due: tuple[Due, ...] = ()
     make: Callable[[Made], Any] | None = None
-    """Makes the object with the functions of the part, which act on its due entries as well. None
-    if there is none, or if the dispatcher has it from the start (that of jobs)."""
+    """Creates the object with the functions of the part, which also process its due entries. None
+    if the part has no object, or if the dispatcher has it from the start (jobs)."""
     attribute: Attribute | None = None
-    """Where applications find that object."""
+    """The attribute of applications that holds the object."""
     guard: Guard | None = None
-    """Checks the scopes of the capability for remote callers. None: the scope suffices."""
+    """Checks access of remote callers beyond the scope. None: the scope suffices."""
 
 
 @cache
@@ -113,7 +113,7 @@ def load() -> dict[str, Part]:
 
 
 def attributes() -> list[Attribute]:
-    """The attributes that parts give to applications."""
+    """The attributes that parts add to applications."""
     return [part.attribute for part in load().values() if part.attribute is not None]
 
 
@@ -145,7 +145,7 @@ def all_rules() -> list[Rule]:
 
 
 def _typed(kinds: list[Kind]) -> Callable[[Record, Lookup], Iterable[str]]:
-    """The rule that records of one word have a key and a value of one of these kinds."""
+    """The rule that records of one word have the key and value of one of these kinds."""
     rows = [(_pattern(kind.sort), msgspec.json.Decoder(kind.type), kind) for kind in kinds]
 
     def judge(record: Record, get: Lookup) -> Iterator[str]:
@@ -154,9 +154,9 @@ def _typed(kinds: list[Kind]) -> Callable[[Record, Lookup], Iterable[str]]:
                 try:
                     decoder.decode(record.value)
                 except msgspec.DecodeError as error:
-                    yield f"this is not {kind.holds}: {error}"
+                    yield f"not {kind.holds}: {error}"
                 return
-        yield "no part has a record with this key"
+        yield "unknown kind of record: no part declares this key"
 
     return judge
 
@@ -169,4 +169,4 @@ def _pattern(sort: str) -> re.Pattern[str]:
 def _known(record: Record, get: Lookup) -> Iterator[str]:
     kind = keys.split(record.key[1])[-1]
     if kind not in {due.kind for part in load().values() for due in part.due}:
-        yield f"no part has entries of the kind {kind!r}"
+        yield f"unknown kind of due entry {kind!r}: no part declares it"

@@ -9,13 +9,13 @@ _ODD = "backslashreplace"
 
 
 def reason_text(reason: str) -> str:
-    """A reason as it is kept: cut to its limit, and without what no record can hold."""
+    """A reason in its stored form: cut to its limit, and without characters that records reject."""
     text = reason[: limits.REASON_CHARS_MAX].encode(errors=_ODD)
     return text[: limits.REASON_BYTES_MAX].decode(errors="ignore")
 
 
 def reason_of(error: BaseException) -> str:
-    """What an error says, as text that can be stored and written anywhere."""
+    """The message of an error, as text that can be stored and printed."""
     return "; ".join(_says(leaf) for leaf in leaves(error)).encode(errors=_ODD).decode()
 
 
@@ -34,4 +34,4 @@ def _says(error: BaseException) -> str:
     try:
         return f"{type(error).__name__}: {error}"
     except Exception:
-        return f"{type(error).__name__}, which does not say more"
+        return f"{type(error).__name__} (its message cannot be read)"

@@ -1,23 +1,24 @@
 """Recurrence: due times of an interval or a cron expression.
 
-Plain functions on values: no clock, no records. Times are milliseconds since the epoch.
+These are pure functions on values. Times are milliseconds since the epoch.
 
 A cron expression has five fields (minute, hour, day of month, month, day of week), or six with
-the second *first*; each is a list of numbers, names (JAN, MON), ranges and steps. The last day
-of a month is `L`, its last weekday `LW`; its second Monday is `MON#2` and its last Friday `5L`.
-Where both days are given one of them suffices, unless one starts with a star: so has cron always
-had it. `@hourly`, `@daily`, `@weekly`, `@monthly` and `@yearly` stand for what they say.
+the second *first*. Each field is a list of numbers, names (JAN, MON), ranges and steps. The last
+day of a month is `L`, its last weekday `LW`, its second Monday `MON#2` and its last Friday `5L`.
+If both day fields are given, a day must match one of them; if one starts with a star, it must match
+both, as in other cron implementations. `@hourly`, `@daily`, `@weekly`, `@monthly` and `@yearly` are
+shorthands.
 
-The fields are those of a clock on a wall in the expression's time zone. When that clock is set:
+The fields refer to the local time of the expression's time zone. At changes of daylight saving
+time:
 
-- What names its hours comes once for each time that it names. A time that there is twice that
-  day is the first of the two. Those that are left out that day come at the moment when the
-  clock is set forward, all of them as one.
-- What comes in every hour keeps to the time that passes: it comes in both of two hours that
-  the clock shows alike, and not in one that there is not.
+- An expression with fixed hours fires once for each local time. A local time that occurs twice
+  fires the first time. Local times that are skipped fire together, at the moment of the change.
+- An expression for every hour follows elapsed time: it fires in both of two repeated hours,
+  but not in a skipped hour.
 
-cronsim reads the expressions and knows the calendar; the time zones are done here, since it
-does them otherwise for expressions with seconds.
+cronsim parses expressions and handles the calendar. Time zones are handled here, since cronsim
+treats them differently in expressions with seconds.
 """
 
 import re
@@ -45,24 +46,24 @@ _NAMED = {
     "@hourly": "0 * * * *",
 }
 _SECOND = timedelta(seconds=1)
-# Clocks are set less often than once in such a time, and by less than half of it.
+# Changes of the UTC offset are further apart than this, and smaller than half of it.
 _WHILE_S = 3 * 86_400
-# A year of each kind: starting on any day of the week, with 29 February and without.
+# One year of each kind: all first weekdays, with and without 29 February.
 _YEARS = (*range(2000, 2028, 4), 2001, 2002, 2003, 2005, 2006, 2009, 2010)
 _ZONE = re.compile(r"[A-Za-z0-9_+-]+(/[A-Za-z0-9_+-]+)*")
-# What is found beside the time zones: the machine's own one, and other ways to count.
+# Entries of the time zone database that are not time zones.
 _NO_ZONES = ("localtime", "posixrules", "Factory", "posix", "right")
 
 
 class Interval(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="interval"):
-    """At the anchor, and every so often from then on."""
+    """At the anchor, and at regular intervals after it."""
 
     every_ms: int
     anchor_ms: int
 
 
 class Cron(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True, tag="cron"):
-    """Whenever the clock on a wall in this time zone shows what the expression says."""
+    """The times that match a cron expression, in the local time of a time zone."""
 
     text: str
     zone: str = "UTC"
@@ -72,39 +73,42 @@ Repeat = Interval | Cron
 
 
 def admit(repeat: Repeat) -> None:
-    """Raises `BadInput` for what cannot be meant: an expression that is not one or never comes,
-    a time zone that there is not, an interval too short or too long."""
+    """Raise `BadInput` for an invalid recurrence.
+
+    That is an invalid cron expression or one that never matches, an unknown time zone, or an
+    interval that is too short or too long.
+    """
     if isinstance(repeat, Cron):
         for text in (repeat.text, repeat.zone):
             if type(text) is not str:
-                raise BadInput(f"a cron expression and its time zone are text, not {text!r}")
+                raise BadInput(f"a cron expression and its time zone must be text, not {text!r}")
         _parsed(repeat.text)
         _zone(repeat.zone)
         return
     if not isinstance(repeat, Interval):
-        raise BadInput(f"what repeats is an `Interval` or a `Cron`, not {type(repeat).__name__}")
+        raise BadInput(f"a repeat must be an `Interval` or a `Cron`, not {type(repeat).__name__}")
     if not limits.RECUR_MS_MIN <= _whole(repeat.every_ms) <= limits.RETENTION_MS_MAX:
         raise BadInput(
-            f"an interval has {limits.RECUR_MS_MIN} to {limits.RETENTION_MS_MAX} ms, "
+            f"an interval must have {limits.RECUR_MS_MIN} to {limits.RETENTION_MS_MAX} ms, "
             f"not {repeat.every_ms}"
         )
     if not 0 <= _whole(repeat.anchor_ms) <= limits.RECUR_END_MS:
         raise BadInput(
-            f"an interval starts 0 to {limits.RECUR_END_MS} ms after the epoch, "
+            f"an interval must start 0 to {limits.RECUR_END_MS} ms after the epoch, "
             f"not {repeat.anchor_ms}"
         )
 
 
 def admit_catch_up(policy: CatchUp) -> None:
-    """Raises `BadInput` for what is no policy."""
+    """Raise `BadInput` for an unknown policy."""
     if policy not in get_args(CatchUp):
-        raise BadInput(f"catch_up is one of {', '.join(get_args(CatchUp))}, not {policy!r}")
+        raise BadInput(f"catch_up must be one of {', '.join(get_args(CatchUp))}, not {policy!r}")
 
 
 def next_ms(repeat: Repeat, after_ms: int) -> int | None:
-    """The first time strictly after another; None where the calendar ends, in the year 9999.
+    """The first time after `after_ms`; None after the end of the calendar, in the year 9999.
 
-    Raises `BadInput` for what `admit` does not let in.
+    Raises `BadInput` for values that `admit` rejects.
     """
     if isinstance(repeat, Interval):
         found_ms = repeat.anchor_ms
@@ -119,15 +123,14 @@ def next_ms(repeat: Repeat, after_ms: int) -> int | None:
 
 
 def missed(repeat: Repeat, first_ms: int, now_ms: int, policy: CatchUp, limit: int) -> list[int]:
-    """The times to act on now, in order and `limit` of them at most, where `first_ms` is the
-    first that was not acted on.
+    """The times to process now, in order and at most `limit`. `first_ms` is the first unprocessed
+    time.
 
-    - `all`: every one from the first until now. What the limit leaves is for the next call.
-    - `last`: the latest until now.
-    - `none`: those no older than `limits.RECUR_GRACE_MS`, for these are not missed but late:
-      a busy moment loses nothing.
+    - `all`: all times from the first until now. The next call returns those beyond the limit.
+    - `last`: the latest time until now.
+    - `none`: the times of the last `limits.RECUR_GRACE_MS`, which count as late and not as missed.
 
-    What is due next is the first time after the last of these, or after now if there are none.
+    The next due time is the first one after the last of these, or after now if there are none.
     """
     if first_ms > now_ms:
         return []
@@ -144,10 +147,10 @@ def missed(repeat: Repeat, first_ms: int, now_ms: int, policy: CatchUp, limit: i
 
 
 def _latest_ms(repeat: Repeat, first_ms: int, now_ms: int) -> int:
-    """The latest time until now. There may be millions in between, so it halves what is left:
-    `latest` is such a time, and after `bound` there is none until now."""
+    """The latest time until now, by binary search, since there may be millions. `latest_ms` is
+    always such a time, and none is between `bound_ms` and now."""
     latest_ms, bound_ms = first_ms, now_ms
-    middle_ms = first_ms  # mostly there is only one
+    middle_ms = first_ms  # usually there is only one
     while latest_ms < bound_ms:
         found_ms = next_ms(repeat, middle_ms)
         if found_ms is not None and found_ms <= now_ms:
@@ -160,38 +163,38 @@ def _latest_ms(repeat: Repeat, first_ms: int, now_ms: int) -> int:
 
 def _whole(value: int) -> int:
     if type(value) is not int:
-        raise BadInput(f"a time is a whole number of milliseconds, not {value!r}")
+        raise BadInput(f"a time must be a whole number of milliseconds, not {value!r}")
     return value
 
 
-# Reading.
+# Parsing.
 
 
 @lru_cache(maxsize=1_000)
 def _parsed(text: str) -> CronSim:
-    """The expression, to be copied before use."""
+    """The parsed expression. Copy it before use."""
     if len(text) > limits.CRON_CHARS_MAX:
         raise BadInput(
-            f"a cron expression has {limits.CRON_CHARS_MAX} characters at most, not {len(text)}"
+            f"a cron expression has at most {limits.CRON_CHARS_MAX} characters, not {len(text)}"
         )
     fields = _NAMED.get(text.strip().lower(), text).split()
     if fields and fields[0].startswith("@"):
-        raise BadInput(f"{text!r} is none of {', '.join(_NAMED)}")
+        raise BadInput(f"unknown cron shorthand {text!r}; use one of {', '.join(_NAMED)}")
     if len(fields) not in (5, 6):
         raise BadInput(
-            f"a cron expression has 5 fields, or 6 with the second first; {text!r} has "
+            f"a cron expression must have 5 fields, or 6 with the second first; {text!r} has "
             f"{len(fields)}"
         )
     try:
         expression = _read(fields)
     except CronSimError as error:
         field = str(error).removeprefix("Bad ")
-        # A day that its months do not have is bad there, too.
+        # The parser also reports days that do not exist in the given months.
         if field == "day-of-month" and _readable([*fields[:-2], "*", fields[-1]]):
-            raise BadInput(f"the cron expression {text!r} never comes") from None
-        raise BadInput(f"the {field} of the cron expression {text!r} cannot be read") from None
+            raise BadInput(f"the cron expression {text!r} never matches") from None
+        raise BadInput(f"the {field} of the cron expression {text!r} is not valid") from None
     if not _ever(expression):
-        raise BadInput(f"the cron expression {text!r} never comes")
+        raise BadInput(f"the cron expression {text!r} never matches")
     return expression
 
 
@@ -208,7 +211,7 @@ def _readable(fields: list[str]) -> bool:
 
 
 def _ever(expression: CronSim) -> bool:
-    """Whether there is a day for it, in a year of any kind."""
+    """Whether it matches a day in any kind of year."""
     return any(
         expression.match_day(day)
         for year in _YEARS
@@ -230,11 +233,11 @@ def _zone(name: str) -> ZoneInfo:
         except (KeyError, OSError, ValueError):
             pass
     raise BadInput(
-        f"there is no time zone {name[:name_max]!r}; they have names such as Europe/Berlin and UTC"
+        f"unknown time zone {name[:name_max]!r}; use a name such as Europe/Berlin or UTC"
     )
 
 
-# Wall clocks. Times are whole seconds since the epoch here.
+# Local times. Here, times are whole seconds since the epoch.
 
 
 def _cron_s(cron: Cron, after_s: int) -> int | None:
@@ -251,12 +254,12 @@ def _at_its_hours_s(expression: CronSim, zone: ZoneInfo, after_s: int) -> int:
     here = datetime.fromtimestamp(after_s, zone)
     wall = here.replace(tzinfo=None)
     if here.fold:
-        # The clock was set back, and shows again what it did before: go on after that.
+        # The local time is repeated after a change: continue after its first occurrence.
         first_s = _stamp_s(wall, zone, 0)
         wall += timedelta(seconds=_set_s(zone, first_s, after_s) - first_s - 1)
     found = _next(expression, wall)
     found_s, other_s = _stamp_s(found, zone, 0), _stamp_s(found, zone, 1)
-    if other_s < found_s:  # the clock never shows it
+    if other_s < found_s:  # this local time is skipped
         return _set_s(zone, other_s, found_s)
     return found_s
 
@@ -267,7 +270,7 @@ def _in_every_hour_s(expression: CronSim, zone: ZoneInfo, since_s: int) -> int:
         found_s = since_s + (_next(expression, wall - _SECOND) - wall) // _SECOND
         until_s = since_s + _WHILE_S
         if _offset(zone, since_s) != _offset(zone, until_s):
-            # The clock is set soon, and what it shows is good until then.
+            # The offset changes soon, and the result is valid until then.
             set_s = _set_s(zone, since_s, until_s)
             if found_s < set_s:
                 return found_s
@@ -279,14 +282,14 @@ def _in_every_hour_s(expression: CronSim, zone: ZoneInfo, since_s: int) -> int:
 
 
 def _next(expression: CronSim, wall: datetime) -> datetime:
-    """What the clock shows when the expression is next met, were it never set."""
+    """The next local time that matches, ignoring changes of the offset."""
     expression = copy(expression)
     expression.dt = wall
     return next(expression)
 
 
 def _set_s(zone: ZoneInfo, before_s: int, after_s: int) -> int:
-    """When the clock was set, between two times at which it was not the same."""
+    """The time of the change between two times with different offsets."""
     offset = _offset(zone, before_s)
     while after_s - before_s > 1:
         middle_s = (before_s + after_s) // 2

@@ -1,21 +1,21 @@
 """Redaction of credentials in database URLs and messages.
 
-Whatever prints, logs or returns a database URL takes it through `redact_url`; whatever prints a
-message that may quote one takes it through `redact`.
+Code that prints, logs or returns a database URL applies `redact_url`. Code that prints a message
+that may quote a URL applies `redact`.
 """
 
 import re
 
-# As a path, `//` has become `/`. Behind the last @ no password can stand, whatever is in it.
+# In a path, `//` has become `/`. The password always ends before the last @.
 _DATABASE = re.compile(r"\b(postgres(?:ql)?:/+).*@", re.IGNORECASE | re.DOTALL)
 _OTHER = re.compile(r"\b([a-z][a-z0-9+.-]*:/+)[^\s/?#]+@", re.IGNORECASE)
 _SCHEME = re.compile(r"[a-z][a-z0-9+.-]*:/+", re.IGNORECASE)
-# `password`, `sslpassword`, `passfile` and the like: of a query, or of a connection string.
+# `password`, `sslpassword`, `passfile` and similar: in a query or a connection string.
 _PARAMETER = re.compile(r"\b(\w*(?:pass|secret|token)\w*=)(?:'[^']*'|[^&\s'\"]*)", re.IGNORECASE)
 
 
 def redact(text: str) -> str:
-    """A message without the user and password of the URLs that it quotes."""
+    """A message without the user names and passwords of URLs in it."""
     if "@" in text:
         text = _OTHER.sub(r"\1…@", _DATABASE.sub(r"\1…@", text))
     return _PARAMETER.sub(r"\1…", text) if "=" in text else text

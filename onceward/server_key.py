@@ -2,11 +2,11 @@
 
 A copy of the database alone reveals no secret and forges no session.
 
-The first key encrypts and signs, all of them decrypt and verify: that is how a key is replaced.
-A key has 32 random bytes. For each purpose another one is derived from it. Each text is encrypted
-by AES-256-GCM with a key and nonce of its own, derived from 24 random bytes (as in XAES-256-GCM),
-so their number is not limited. The place of the text is authenticated: moved to another record or
-field, it cannot be decrypted.
+The first key encrypts and signs, and all keys decrypt and verify, so that a key can be replaced. A
+key has 32 random bytes. A separate key is derived from it for each purpose. Each text is encrypted
+by AES-256-GCM with its own key and nonce, derived from 24 random bytes (as in XAES-256-GCM), so the
+number of texts is not limited. The location of the text is authenticated: after a move to another
+record or field, it cannot be decrypted.
 """
 
 import hmac
@@ -26,12 +26,12 @@ _FORM = "enc1"
 
 
 class ServerKey(NamedTuple):
-    """One key, as what is derived from it."""
+    """One key, as the values derived from it."""
 
     id: str
-    """Names it in ciphertexts, logs and the database; says nothing of the key."""
+    """Its name in ciphertexts, logs and the database; reveals nothing of the key."""
     check: str
-    """Shows that another key of this id is the same one."""
+    """Distinguishes it from another key with the same id."""
     encrypting: bytes
     signing: bytes
 
@@ -44,7 +44,7 @@ class ServerKey(NamedTuple):
 
 
 class ServerKeys:
-    """The server keys of a node: the first one encrypts and signs. Without any, every use raises
+    """The server keys of a node. The first one encrypts and signs. Without keys, every use raises
     `no_server_key`."""
 
     def __init__(
@@ -61,12 +61,11 @@ class ServerKeys:
 
     @property
     def checks(self) -> dict[str, str]:
-        """The check values by key id, that of the first key first."""
+        """The check values by key id, starting with the first key."""
         return {key.id: key.check for key in self._keys.values()}
 
     def encrypt(self, text: str, *place: str) -> str:
-        """Encrypt a text that is to be stored at a place: the words of a record's key, and which
-        field it is."""
+        """Encrypt a text for a location: the words of a record's key and the name of the field."""
         key = self._first()
         drawn = self._random_bytes(_SALT_BYTES + _NONCE_BYTES)
         cipher = _cipher(key, drawn[:_SALT_BYTES])
@@ -74,15 +73,15 @@ class ServerKeys:
         return f"{_FORM}.{key.id}.{urlsafe_b64encode(drawn + sealed).decode()}"
 
     def decrypt(self, sealed: str, *place: str) -> str:
-        """The text that was encrypted for a place. Raises `SecretUnreadable` if its key is not
-        here, or it was changed or moved."""
+        """Decrypt a text of a location. Raises `SecretUnreadable` if its key is missing, or it was
+        changed or moved."""
         form, _, rest = sealed.partition(".")
         id_, _, encoded = rest.partition(".")
         key = self._keys.get(id_) if form == _FORM else None
         if key is None:
             raise SecretUnreadable(
-                f"this is encrypted with the server key {id_[:8]!a}, which this server does not "
-                "have: add that key to ONCEWARD_SERVER_KEY_FILE, or write the secret again",
+                f"the secret is encrypted with the server key {id_[:8]!a}, which this server "
+                "lacks; add that key to ONCEWARD_SERVER_KEY_FILE, or write the secret again",
                 key=id_[:8],
             )
         try:
@@ -92,7 +91,7 @@ class ServerKeys:
             text: bytes = cipher.decrypt(nonce, raw[len(salt + nonce) :], _bound(id_, place))
         except (BadBase64, ValueError, _invalid_tag()) as error:
             raise SecretUnreadable(
-                f"an encrypted text for {'/'.join(place)!a} was changed or moved: write the "
+                f"an encrypted text for {'/'.join(place)!a} was changed or moved; write the "
                 "secret again",
                 key=id_,
             ) from error
@@ -107,7 +106,7 @@ class ServerKeys:
         return _signature(self._first(), purpose, text)
 
     def verify(self, purpose: str, text: str, signature: str) -> bool:
-        """Whether any of the keys has signed a text so."""
+        """Whether the signature of a text is valid for any of the keys."""
         self._first()
         given = signature.encode(errors="replace")
         return any(
@@ -119,8 +118,8 @@ class ServerKeys:
         for key in self._keys.values():
             return key
         raise OncewardError(
-            "there is no server key to sign and encrypt with: give one by "
-            "ONCEWARD_SERVER_KEY_FILE, or let the application make one when it starts",
+            "a server key is needed to sign and encrypt; set ONCEWARD_SERVER_KEY_FILE, or start "
+            "the application, which generates a key",
             code="no_server_key",
         )
 
@@ -131,7 +130,7 @@ def new_key(random_bytes: Callable[[int], bytes] = ids.random_bytes) -> str:
 
 
 def parse_keys(texts: Iterable[str]) -> list[bytes]:
-    """Keys from lines of text: each has 64 hex digits, or is base64 of 32 bytes; `#` begins a
+    """Parse keys from lines of text: each has 64 hex digits, or is base64 of 32 bytes; `#` starts a
     comment. Raises `bad_settings`, without quoting a key."""
     lines = (line.partition("#")[0].strip() for text in texts for line in text.splitlines())
     return [_parse(word) for line in lines for word in line.replace(",", " ").split()]
@@ -151,8 +150,8 @@ def _parse(text: str) -> bytes:
 
 def _bad() -> OncewardError:
     return OncewardError(
-        f"a server key has {KEY_BYTES} random bytes, as {2 * KEY_BYTES} hex digits or in base64: "
-        "`onceward server-key new` makes one",
+        f"a server key must have {KEY_BYTES} random bytes, as {2 * KEY_BYTES} hex digits or in "
+        "base64; `onceward server-key new` generates one",
         code="bad_settings",
     )
 
@@ -172,7 +171,7 @@ def _bound(id_: str, place: Sequence[str]) -> bytes:
 
 def _cipher(key: ServerKey, salt: bytes) -> Any:
     try:
-        # Here, since only who stores secrets needs it.
+        # Imported here, since only stored secrets need it.
         from cryptography.hazmat.primitives.ciphers.aead import AESGCM
     except ModuleNotFoundError as error:
         raise OncewardError(

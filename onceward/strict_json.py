@@ -1,7 +1,7 @@
 """Strict parsing of JSON input, with precise errors.
 
-`msgspec` is quick and strict about types. What it lets pass, a member that is there twice or
-nesting without end, is found here, at little cost for a usual text.
+`msgspec` is fast and strict about types. This module also rejects duplicate members and excessive
+nesting, at little cost for usual texts.
 """
 
 import json
@@ -23,26 +23,26 @@ _TOLD_CHARS = 300
 
 
 def parse(raw: bytes, type_: type[T]) -> T:
-    """The value in a text. Raises `BadInput`, with a code for each kind of mistake."""
+    """Parse a text. Raises `BadInput`, with a code for each kind of mistake."""
     known: msgspec.json.Decoder[T] = decoder(type_)  # type: ignore[arg-type]
     return parse_by(known, raw)
 
 
 def parse_by(decoder: msgspec.json.Decoder[T], raw: bytes) -> T:
-    """The same with what `decoder` has made, for who parses often: to find one again for a union
-    of many types takes nearly as long as to use it."""
+    """Like `parse`, with a decoder from `decoder`. For frequent calls: the lookup of a decoder for
+    a union of many types takes nearly as long as parsing."""
     if raw.count(b"[") + raw.count(b"{") > limits.JSON_DEPTH_MAX:
         _admit_depth(raw)
     try:
         value = decoder.decode(raw)
     except msgspec.ValidationError as error:
-        _find_fault(raw)  # what is not sound JSON is told of first
+        _find_fault(raw)  # syntax errors take precedence
         raise _invalid(str(error)) from error
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         _find_fault(raw)
-        raise BadInput(f"this is not JSON: {error}", code="not_json") from error
-    # Of two members with the same name one is lost, and its colon with it. Those in texts stay,
-    # if none was written as \\u003a.
+        raise BadInput(f"the text is not JSON: {error}", code="not_json") from error
+    # Decoding drops one of two members with the same name, and its colon. Colons in strings are
+    # kept, unless one was written as \\u003a.
     if raw.count(b":") != _encode(value).count(b":") or b"\\u" in raw:
         _find_fault(raw)
     return value
@@ -63,15 +63,15 @@ def _invalid(message: str) -> BadInput:
 
 
 def _find_fault(raw: bytes) -> None:
-    """Raise `BadInput` for what is wrong with a text, if anything is, beside its types."""
+    """Raise `BadInput` for syntax errors, duplicate members and invalid text or numbers."""
     try:
         text = raw.decode()
     except UnicodeDecodeError as error:
-        raise BadInput(f"this is not UTF-8: {error}", code="not_text") from error
+        raise BadInput(f"the text is not UTF-8: {error}", code="not_text") from error
     try:
         value = json.loads(text, object_pairs_hook=_distinct, parse_constant=_no_constant)
     except json.JSONDecodeError as error:
-        raise BadInput(f"this is not JSON: {error}", code="not_json") from error
+        raise BadInput(f"the text is not JSON: {error}", code="not_json") from error
     except RecursionError as error:
         raise _too_deep() from error
     except ValueError as error:
@@ -79,24 +79,24 @@ def _find_fault(raw: bytes) -> None:
     try:
         _encode(value)
     except UnicodeEncodeError as error:
-        raise BadInput(f"there is a lone surrogate: {error}", code="not_text") from error
+        raise BadInput(f"the text contains a lone surrogate: {error}", code="not_text") from error
 
 
 def _admit_depth(raw: bytes) -> None:
-    """Raise `too_deep` for a text in which too many arrays and objects are in each other. What
-    is not JSON is left for others to tell of."""
-    # Without escapes, every other piece between quotes is outside of texts.
+    """Raise `too_deep` for a text with too many nested arrays and objects. Other syntax errors are
+    reported elsewhere."""
+    # Without escapes, every second piece between quotes is outside of strings.
     plain = raw.replace(b"\\\\", b"").replace(b'\\"', b"")
     left = b"".join(plain.split(b'"')[::2]).translate(_SQUARE, _NO_BRACKETS)
     for _ in range(limits.JSON_DEPTH_MAX):
-        left = left.replace(b"[]", b"")  # the innermost ones of all
+        left = left.replace(b"[]", b"")  # removes the innermost pairs
     if b"[]" in left:
         raise _too_deep()
 
 
 def _too_deep() -> BadInput:
     return BadInput(
-        f"there are more than {limits.JSON_DEPTH_MAX} arrays and objects in each other",
+        f"arrays and objects are nested more than {limits.JSON_DEPTH_MAX} levels deep",
         code="too_deep",
     )
 
@@ -108,7 +108,7 @@ def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         for name, _ in pairs:
             if name in seen:
                 raise BadInput(
-                    f"the member {name[:100]!a} is there twice: which one is meant?",
+                    f"the member {name[:100]!a} occurs twice",
                     code="duplicate_member",
                 )
             seen.add(name)
@@ -116,13 +116,13 @@ def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _no_constant(name: str) -> Any:
-    raise BadInput(f"{name} is not a number in JSON", code="not_a_number")
+    raise BadInput(f"{name} is not a valid JSON number", code="not_a_number")
 
 
 @cache
 def decoder(type_: Any) -> msgspec.json.Decoder[Any]:
-    """For `parse_by`."""
-    # Written again, a struct must not have members that did not come: `parse` counts them.
+    """A decoder for `parse_by`."""
+    # Structs must omit defaults, since `parse` compares the members of input and output.
     config = getattr(type_, "__struct_config__", None)
     assert config is None or config.omit_defaults, type_
     return msgspec.json.Decoder(type_)

@@ -1,7 +1,7 @@
 """Signed tokens (JWT) for the users of an application.
 
-Your back end knows its users. It signs a token for each, which says who the user is and what they
-may do, and a page or device sends it to the Onceward server:
+Your back end signs a token for each of its users. The token contains the user's name and
+permissions, and a page or device sends it to the Onceward server:
 
     token = tokens.sign(secret, user="ann", write=["board.7"], audience="boards")
 
@@ -30,7 +30,7 @@ HS256_BYTES_MIN = 32
 CLAIM = "authorization_details"
 """The claim that holds grants (RFC 9396)."""
 TYPE: Literal["onceward"] = "onceward"
-"""The `type` of our entries in it. Entries of other types are for other services."""
+"""The `type` of Onceward's entries in the claim. Other entries are for other services."""
 ALL: Literal["all"] = "all"
 """The action that includes every other action on every name. Its grant has no name."""
 
@@ -96,8 +96,8 @@ def sign(
             `grants=[Grant("read", …), …]`.
         expires_s: Lifetime in seconds.
         audience: The `audience` of the issuer in the server's settings.
-        issuer: The `issuer` there, if it has one.
-        key_id: The `id` there, if it has one.
+        issuer: The `issuer` in the server's settings, if set.
+        key_id: The `id` of the key in the server's settings, if set.
         algorithm: HS256, RS256, ES256 or EdDSA.
         clock: The time source. Default: the system clock.
 
@@ -168,7 +168,7 @@ def admit(grant: Grant) -> None:
     action, name = grant
     if action == ALL:
         if name:
-            raise _bad(f"the grant {ALL!r} has no name, not {name[:100]!r}")
+            raise _bad(f"the grant {ALL!r} must not have a name, but has {name[:100]!r}")
     elif action not in ACTIONS:
         known = ", ".join((*ACTIONS, ALL))
         raise _bad(f"unknown action {str(action)[:100]!r}; use one of {known}")
@@ -180,7 +180,7 @@ def _named(names: Names) -> list[Grant]:
     found: list[Grant] = []
     for action, listed in names.items():
         if isinstance(listed, str | bytes):
-            raise _bad(f"{action} is a list of names; use {action}=[{listed[:100]!r}]")
+            raise _bad(f"{action} must be a list of names; use {action}=[{listed[:100]!r}]")
         found += [Grant(action, name) for name in listed]  # type: ignore[attr-defined]
     return found
 
@@ -208,7 +208,7 @@ def _signature(algorithm: str, key: str | bytes, text: bytes) -> bytes:
                 code="bad_settings",
             )
         return hmac.digest(secret, text, sha256)
-    import jwt  # only for private keys: it takes long to load
+    import jwt  # only for private keys: its import is slow
 
     signer = jwt.get_algorithm_by_name(algorithm)
     try:

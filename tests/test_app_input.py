@@ -370,7 +370,7 @@ def test_what_comes_with_the_start_says_so_before(part: str) -> None:
 
 async def test_an_application_that_runs_cannot_be_started() -> None:
     async with App(MemoryEngine()) as app:
-        with pytest.raises(BadInput, match="is running already"):
+        with pytest.raises(BadInput, match="is already running"):
             await app.start()
         assert (await app.send("q", 1)).id
 

@@ -106,10 +106,10 @@ def test_a_code_can_be_registered_again_but_not_changed(
         (409, "Sold", False),
         (409, "Nothing is left", True),
     ):
-        with pytest.raises(BadInput, match="'shop_sold_out' has another meaning already"):
+        with pytest.raises(BadInput, match="'shop_sold_out' already has another meaning"):
             register_error("shop_sold_out", status=status, title=title, retry=retry)
     kind = TABLE["lock_held"]
-    with pytest.raises(BadInput, match="'lock_held' has another meaning already"):
+    with pytest.raises(BadInput, match="'lock_held' already has another meaning"):
         register_error("lock_held", status=kind.status, title=kind.title, retry=kind.retry)
     assert list(registered) == ["shop_sold_out"]
 
@@ -199,7 +199,7 @@ def test_an_endpoint_that_was_not_reached_was_sent_nothing_unless_it_is_said() -
 def test_a_handler_names_the_time_of_the_next_attempt_or_leaves_it_to_the_queue() -> None:
     error = Retry()
     assert (error.after_s, error.at_ms, error.not_before_s) == (None, None, None)
-    assert error.message == "the handler asked for another attempt"
+    assert error.message == "the handler requested another attempt"
     assert Retry("busy", after_s=2.5).after_s == 2.5
     assert Retry("busy", at_ms=7).at_ms == 7
     assert Retry("busy", not_before_s=9).not_before_s == 9

@@ -74,5 +74,5 @@ def test_a_key_that_spreads_jobs_has_a_bounded_number_of_bytes(name: str, what: 
         refused(
             f"{what} key has 1 to 256 bytes", "bad_key", admit_options, job_options({name: key})
         )
-    for key, message in ((7, f"{what} key is text, not int"), ("\ud800", "surrogates")):
+    for key, message in ((7, f"{what} key must be text, not int"), ("\ud800", "surrogates")):
         refused(message, "bad_key", admit_options, job_options({name: key}))

@@ -152,7 +152,7 @@ def test_a_name_is_text_of_a_bounded_number_of_bytes() -> None:
         ("\ud800", "a pump's name may not contain control characters or lone surrogates"),
         ("a\x1fb", "a pump's name may not contain control characters or lone surrogates"),
         ("a\n", "a pump's name may not contain control characters or lone surrogates"),
-        (7, "a pump's name is text, not int"),
+        (7, "a pump's name must be text, not int"),
     ):
         with pytest.raises(BadInput, match=message) as raised:
             keys.admit_name(name, "a pump's name", 256)

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.no_cover
 
 @pytest.mark.parametrize("slots", [0, -1, limits.SLOTS_MAX + 1])
 async def test_an_impossible_number_of_slots_is_refused(slots: int) -> None:
-    with pytest.raises(BadInput, match="a database has 1 to 4096 slots"):
+    with pytest.raises(BadInput, match="a database must have 1 to 4096 slots"):
         Node(Store(MemoryEngine()), slots=slots)
 
 

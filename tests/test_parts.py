@@ -93,13 +93,13 @@ def test_nonsense_at_a_table_that_is_there_is_reported(kind: Kind) -> None:
 
 
 def test_records_of_no_kind_are_reported() -> None:
-    unknown = ["no part has a record with this key"]
+    unknown = ["unknown kind of record: no part declares this key"]
     assert problems(Record(("config", "odd"), b"1", 1)) == unknown
     assert problems(Record(("clock", "last#odd"), b"1", 1)) == unknown
     assert problems(Record(("room#r", "odd"), b"1", 1)) == ["unknown record of a room"]
     assert problems(Record(("job#0000", f"{ID}#odd"), b"1", 1)) == ["unknown kind of job record"]
     entry = Record(("due#0000", keys.join(1, ID, "odd")), b'"odd"', 1)
-    assert problems(entry) == ["no part has entries of the kind 'odd'"]
+    assert problems(entry) == ["unknown kind of due entry 'odd': no part declares it"]
 
 
 class Well:

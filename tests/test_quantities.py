@@ -33,10 +33,10 @@ def test_seconds_are_as_many_milliseconds_or_one_more(seconds: float, ms: int) -
 
 @pytest.mark.parametrize("seconds", [-0.001, 60.001, float("nan"), "1", None, 1 + 0j, True, False])
 def test_what_is_no_length_of_time_is_refused(seconds: Any) -> None:
-    refused("a delay is 0 to 60 seconds, not", "bad_request", milliseconds, seconds, "a delay", 60)
+    refused("a delay must be 0 to 60 seconds, not", "bad_request", milliseconds, seconds, "a delay", 60)
 
 
 def test_a_hundred_years_are_the_longest_time() -> None:
     most_s = 100 * 366 * 86_400
     assert milliseconds(most_s, "a delay") == most_s * 1_000
-    refused("a delay is 0 to", "bad_request", milliseconds, most_s + 1, "a delay")
+    refused("a delay must be 0 to", "bad_request", milliseconds, most_s + 1, "a delay")

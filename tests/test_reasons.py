@@ -44,5 +44,5 @@ class Mute(Exception):
 
 
 def test_every_error_says_something_that_can_be_stored() -> None:
-    assert reason_of(Mute()) == "Mute, which does not say more"
+    assert reason_of(Mute()) == "Mute (its message cannot be read)"
     assert reason_of(ValueError("a\ud800b")) == "ValueError: a\\ud800b"

@@ -108,7 +108,7 @@ def test_a_member_that_is_missing_unknown_or_there_twice_is_named() -> None:
         parse(b'{"body":1,"other":2}', Thing)
     with pytest.raises(BadInput, match=r"`[$][.]key_fields`"):
         parse(b'{"key_fields":1}', QueueSettingsView)
-    with pytest.raises(BadInput, match="the member 'b' is there twice"):
+    with pytest.raises(BadInput, match="the member 'b' occurs twice"):
         parse(b'{"body":{"a":1,"b":2,"b":3}}', Thing)
 
 

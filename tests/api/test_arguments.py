@@ -62,8 +62,8 @@ def test_members_in_seconds_are_converted():
     [
         ({"pauses_ms": [5]}, "did you mean 'pauses_s'?"),
         ({"color": 1}, "known names: pauses_s, attempts_max, timeout_s"),
-        ({"timeout_s": "5"}, "timeout_s is 0 to"),
-        ({"pauses_s": [5, -1]}, "pauses_s is 0 to"),
+        ({"timeout_s": "5"}, "timeout_s must be 0 to"),
+        ({"pauses_s": [5, -1]}, "pauses_s must be 0 to"),
         ([1], "expected names with values, not list"),
     ],
 )

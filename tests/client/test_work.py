@@ -101,7 +101,7 @@ async def long_winded(_: ClaimedJob) -> None:
         (explode, "ValueError: at once"),
         (lambda claim: 5, "TypeError: "),
         (surrogate, "OSError: \\udcff is no name"),
-        (speechless, "Mute, which does not say more"),
+        (speechless, "Mute (its message cannot be read)"),
         (unspeakable, "the request cannot be written as JSON"),
         (far_too_much, "the body of this request has at most"),
         (cancels_itself, "the handler has cancelled itself"),

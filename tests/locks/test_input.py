@@ -15,7 +15,7 @@ BAD_NAMES = [
     ({LONG: 1}, "a lock's name has 1 to 256 bytes, not 257"),
     ({"é" * 129: 1}, "not 258"),
     ({"a\ud800": 1}, "lone surrogates"),
-    ({7: 1}, "a lock's name is text, not int"),
+    ({7: 1}, "a lock's name must be text, not int"),
     ({"a": 0}, "the capacity of 'a' must be 1 to 10000, not 0"),
     ({"a": limits.LOCK_CAPACITY_MAX + 1}, "not 10001"),
     ({"a": True}, "not True"),

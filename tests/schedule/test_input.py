@@ -28,8 +28,8 @@ from tests.schedule.jobs import all_records, new_jobs
         ({"priority": 1.0}, "bad_request", "not 1.0"),
         ({"priority": True}, "bad_request", "not True"),
         ({"attempts_max": 1.5}, "bad_request", "not 1.5"),
-        ({"order_key": 7}, "bad_key", "an order key is text, not int"),
-        ({"limit_key": b"x"}, "bad_key", "a limit key is text, not bytes"),
+        ({"order_key": 7}, "bad_key", "an order key must be text, not int"),
+        ({"limit_key": b"x"}, "bad_key", "a limit key must be text, not bytes"),
         ({"order_key": ""}, "bad_key", "an order key has 1 to 256 bytes, not 0"),
         ({"order_key": "ü" * 129}, "bad_key", "not 258"),
         ({"order_key": "\ud800"}, "bad_key", "lone surrogates"),
@@ -72,7 +72,7 @@ async def test_a_lease_that_cannot_be_is_refused(lease_ms: Any) -> None:
 async def test_a_worker_without_a_proper_name_gets_nothing(worker: Any) -> None:
     jobs = await new_jobs()
     await jobs.send()
-    with pytest.raises(BadInput, match=r"1 to 256 characters|lone surrogates|is text, not int"):
+    with pytest.raises(BadInput, match=r"1 to 256 characters|lone surrogates|must be text, not int"):
         await jobs.claim(worker=worker)
     assert len(await jobs.ready()) == 1
 

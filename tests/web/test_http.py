@@ -110,7 +110,7 @@ def test_a_problem_says_what_happened_and_whether_to_try_again() -> None:
     assert dict(told.headers)[b"content-type"] == b"application/problem+json"
     assert told.body == (
         b'{"type":"urn:onceward:problem:lock_held",'
-        b'"title":"The lock is held, and was not free in time","status":423,"detail":"held",'
+        b'"title":"The lock is held, and was not released in time","status":423,"detail":"held",'
         b'"code":"lock_held","retry":true,"names":["a"],"other":[1]}'
     )
 

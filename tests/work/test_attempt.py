@@ -207,7 +207,7 @@ async def test_a_handler_may_say_when_it_wants_to_be_tried_again(way: str) -> No
     assert times[1] - times[0] == pytest.approx(123, abs=0.1)
     [attempt] = job.history
     assert attempt.reason == (
-        "later" if way == "after_s" else "the handler asked for another attempt"
+        "later" if way == "after_s" else "the handler requested another attempt"
     )
 
 
@@ -303,7 +303,7 @@ class Speechless(Exception):
 @pytest.mark.parametrize(
     ("error", "reason"),
     [
-        (Speechless(), "Speechless, which does not say more"),
+        (Speechless(), "Speechless (its message cannot be read)"),
         (Retry("\ud800"), "\\ud800"),
         (ValueError("\0" * 5_000), "ValueError: \0"),
         (ValueError("\U0001f600" * 5_000), "ValueError: \U0001f600"),

@@ -201,7 +201,7 @@ async def test_a_name_that_cannot_be_stored_is_refused_before_the_step_runs(name
 @virtual
 async def test_a_time_to_sleep_that_cannot_be_meant_is_refused(seconds: Any) -> None:
     async def work(job: Job) -> None:
-        with pytest.raises(BadInput, match="a sleep is 0 to"):
+        with pytest.raises(BadInput, match="a sleep must be 0 to"):
             await job.sleep(seconds)
 
     assert (await run_one(work, attempts_max=1)).state == "succeeded"

@@ -104,7 +104,7 @@ def test_an_id_has_a_bounded_number_of_bytes() -> None:
 
 @pytest.mark.parametrize("name", [None, 5, True, b"t", ["t"], {}])
 def test_an_id_is_text(name: Any) -> None:
-    refused("a timer's id is text", timer_key, "ann", name, 1, code="bad_name")
+    refused("a timer's id must be text", timer_key, "ann", name, 1, code="bad_name")
 
 
 def test_an_idempotency_key_leads_to_the_same_id_for_ever() -> None:
@@ -208,9 +208,9 @@ def test_the_body_of_a_call_leaves_room_for_what_stands_around_it_in_a_job() -> 
         ({"delay_ms": 1.5}, r"a delay must be a whole number of ms, 0 or more, not 1\.5"),
         ({"delay_ms": True}, "a delay must be a whole number of ms, 0 or more, not True"),
         ({"delay_ms": "1"}, "a delay must be a whole number of ms, 0 or more, not '1'"),
-        ({"repeat": Interval(1, 0)}, "an interval has"),
+        ({"repeat": Interval(1, 0)}, "an interval must have"),
         ({"due_ms": 1, "repeat": Cron("nonsense")}, "nonsense"),
-        ({"delay_ms": 1, "catch_up": "some"}, "catch_up is one of all, last, none, not 'some'"),
+        ({"delay_ms": 1, "catch_up": "some"}, "catch_up must be one of all, last, none, not 'some'"),
     ],
 )
 def test_a_time_that_cannot_be_is_refused(when: dict[str, Any], message: str) -> None:
