@@ -252,7 +252,7 @@ async def test_it_starts_once_and_can_start_again_after_it_has_stopped() -> None
 
     starting = asyncio.gather(app.start(), app.start(), return_exceptions=True)
     assert [type(answer) for answer in await starting] == [App, BadInput]
-    with pytest.raises(BadInput, match="is running"):
+    with pytest.raises(BadInput, match="is already running"):
         await app.start()
     id_ = (await app.send("q", 1)).id
     await app.wait(id_)

@@ -124,7 +124,7 @@ def test_a_code_without_the_name_of_an_application_is_refused(code: str) -> None
 @pytest.mark.parametrize("status", [200, 399, 600])
 @pytest.mark.usefixtures("registered")
 def test_a_status_that_is_no_error_is_refused(status: int) -> None:
-    with pytest.raises(BadInput, match=f"is 400 to 599, not {status}"):
+    with pytest.raises(BadInput, match=f"must be 400 to 599, not {status}"):
         register_error("shop_sold_out", status=status, title="Nothing is left")
 
 

@@ -105,7 +105,7 @@ def test_a_number_that_would_not_sort_is_refused(value: int) -> None:
 
 @pytest.mark.parametrize("part", [None, True, 1.5, b"x", ["x"], {}, ()])
 def test_what_is_neither_text_nor_a_whole_number_is_no_part_of_a_key(part: Any) -> None:
-    told = f"text and whole numbers, not of {type(part).__name__}"
+    told = f"text and whole numbers, not {type(part).__name__}"
     with pytest.raises(BadInput, match=told) as refused:
         join("room", part)
     assert refused.value.code == "bad_key"

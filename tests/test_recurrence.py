@@ -123,9 +123,9 @@ def test_an_expression_comes_when_it_says(text: str, expected: list[str]) -> Non
         ("0 0 31 2,4,6,9,11 *", "never matches"),
         ("0 0 */31 * MON#5", "never matches"),
         ("0 0 */15 2 MON#5", "never matches"),
-        ("@reboot", "none of @yearly"),
-        ("@every 5m", "none of @yearly"),
-        ("1" * 257, "256 characters at most, not 257"),
+        ("@reboot", "use one of @yearly"),
+        ("@every 5m", "use one of @yearly"),
+        ("1" * 257, "at most 256 characters, not 257"),
     ],
 )
 def test_what_is_no_expression_or_never_comes_is_refused(text: str, words: str) -> None:
@@ -164,7 +164,7 @@ def test_a_time_zone_that_there_is_not_is_refused(zone: str) -> None:
 
 @pytest.mark.parametrize("cron", [Cron(5), Cron("@daily", None)])  # type: ignore[arg-type]
 def test_what_is_no_text_is_refused(cron: Cron) -> None:
-    with pytest.raises(BadInput, match="are text, not"):
+    with pytest.raises(BadInput, match="must be text, not"):
         admit(cron)
 
 

@@ -105,7 +105,7 @@ def test_what_makes_no_sense_is_not_signed() -> None:
     assert "use read=[b'board']" in refusal(read=b"board")
     assert "unknown action 'reed'" in refusal(reed=["board"])
     assert "unknown action 'read:x'" in refusal(grants=[Grant("read:x", "board")])
-    assert "has no name" in refusal(grants=[Grant("all", "board")])
+    assert "must not have a name" in refusal(grants=[Grant("all", "board")])
     assert "name for 'read'" in refusal(read=[""])
     assert "name for 'read'" in refusal(read=["\ud800"])
     assert "name for 'read'" in refusal(read=[7])
@@ -155,7 +155,7 @@ OURS = {"type": "onceward", "actions": ["read"], "identifier": "r1"}
         ([{"actions": ["all"]}], "without a type"),
         ([{**OURS, "actions": "read"}], "invalid entry"),
         ([{**OURS, "actions": ["reed"]}], "unknown action"),
-        ([{**OURS, "actions": ["all"]}], "has no name"),
+        ([{**OURS, "actions": ["all"]}], "must not have a name"),
         ([{**OURS, "identifier": ""}], "name for 'read'"),
         ([{**OURS, "identifier": ["r1"]}], "invalid entry"),
         ([{**OURS, "locations": ["https://elsewhere.example"]}], "invalid entry"),

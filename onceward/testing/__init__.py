@@ -1,16 +1,16 @@
 """Public test tools: engine certification, fault injection, virtual time and the simulator.
 
-- `run_virtual`, `VirtualLoop`, `VirtualClock`: time that jumps when everyone waits.
-- `FaultEngine`: an engine that goes wrong by plan.
-- `certify_engine`: one call that certifies an engine against the contract.
-- `simulate`, `simulate_many`, `Scenario`: whole nodes from one seed, with everything going
-  wrong, judged by an independent model. `Handlers` is the scenario of an application's handlers,
-  `Outcome` what came of a run, and `violated` reports that something must not be so.
-- `onceward.testing.locks`: uses of locks that note each step, and a judge of such histories.
-- `onceward.testing.disk` and `onceward.testing.power`, for the SQLite engine: a disk on which
-  every system call can fail, and power cuts at any of them.
-- `onceward.testing.postgres` and `onceward.testing.proxy`, for the PostgreSQL engine: a
-  server to start and to crash, and a network that cuts connections at chosen moments.
+- `run_virtual`, `VirtualLoop`, `VirtualClock`: time that advances when all tasks wait.
+- `FaultEngine`: an engine that fails according to a plan.
+- `certify_engine`: certifies an engine against the contract with one call.
+- `simulate`, `simulate_many`, `Scenario`: whole nodes with faults from one seed, checked by an
+  independent model. `Handlers` is the scenario for an application's handlers, `Outcome` the result
+  of a run, and `violated` reports a broken guarantee.
+- `onceward.testing.locks`: uses of locks that record each step, and a checker of such histories.
+- `onceward.testing.disk` and `onceward.testing.power`, for the SQLite engine: a disk on which every
+  system call can fail, and power cuts at any of them.
+- `onceward.testing.postgres` and `onceward.testing.proxy`, for the PostgreSQL engine: a server to
+  start and crash, and a network that cuts connections at chosen moments.
 """
 
 from onceward.testing.certify import NotCertified, certify_engine

@@ -1,11 +1,11 @@
 """Virtual time: an event loop whose clock advances when all tasks wait.
 
-`run_virtual(main())` is `asyncio.run` on such a loop: an hour's sleep takes no time, and the
-same program takes the same steps in the same order every time. `VirtualClock` is the
-product's own `Clock` on the loop's time, with a wall clock that a test can set.
+`run_virtual(main())` is `asyncio.run` on such a loop: an hour's sleep takes no time, and the same
+program takes the same steps in the same order every time. `VirtualClock` is Onceward's `Clock` on
+the loop's time, with a wall clock that a test can set.
 
-Part of a program can run as a `Process`: paused like one that got SIGSTOP, or killed like
-one that got SIGKILL, while the rest of the program goes on.
+Part of a program can run as a `Process`. It can be paused as by SIGSTOP, or killed as by SIGKILL,
+while the rest of the program continues.
 """
 
 import asyncio
@@ -25,24 +25,24 @@ T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 
 EPOCH_MS: Final = 1_700_000_000_000
-"""What a `VirtualClock` without an offset shows when its loop's time is 0."""
+"""The time of a `VirtualClock` without an offset when its loop's time is 0."""
 
 _PROCESS: ContextVar["Process | None"] = ContextVar("process", default=None)
 _TASKS_KEPT_MAX: Final = 1_000
 
 
 class Stuck(RuntimeError):
-    """All tasks wait for something that nothing on the loop will bring about."""
+    """All tasks wait for events that nothing on the loop will cause."""
 
 
 class VirtualLoop(asyncio.SelectorEventLoop):
     """An event loop on which time passes only when all callbacks have run.
 
-    Then its clock jumps to the next timer. Files and threads still work, in real time: a
-    job in an executor is waited for before the clock may jump; while a socket is open or
-    a thread runs that was started after the loop was made, each jump first gives them
-    `grace_s` to report. If no timer is left, `run_until_complete` raises `Stuck`: at once, or
-    after `stuck_after_s` without an event if a job, a thread or a socket could bring one.
+    Then its clock jumps to the next timer. Files and threads still work, in real time. The clock
+    waits for jobs in executors before it jumps. While a socket is open, or a thread runs that was
+    started after the loop was created, each jump first gives them `grace_s` to report. If no timer
+    is left, `run_until_complete` raises `Stuck`: immediately, or after `stuck_after_s` without an
+    event if a job, a thread or a socket could cause one.
     """
 
     def __init__(self, *, grace_s: float = 0.002, stuck_after_s: float = 20.0) -> None:
@@ -58,11 +58,11 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         return self._now_ns / 1e9
 
     def time_ns(self) -> int:
-        """The virtual time, exactly."""
+        """The exact virtual time."""
         return self._now_ns
 
     def process(self, name: str) -> "Process":
-        """A new process; what it spawns, and what that calls and spawns, belongs to it."""
+        """A new process. The tasks and callbacks that it starts belong to it."""
         process = Process(self, name)
         self.processes.append(process)
         return process
@@ -87,7 +87,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         *args: *Ts,
         context: Context | None = None,
     ) -> asyncio.TimerHandle:
-        # call_later comes here too.
+        # `call_later` also uses this method.
         process = _PROCESS.get() if context is None else context.get(_PROCESS)
         if process is None:
             return super().call_at(when, callback, *args, context=context)
@@ -116,7 +116,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     ) -> asyncio.Future[T]:
         future = super().run_in_executor(executor, func, *args)
         self._jobs += 1
-        # In a context of its own: a process that dies meanwhile must not keep the count up.
+        # In a new context: the count must also decrease if the process dies before the job ends.
         future.add_done_callback(self._job_done, context=Context())
         return future
 
@@ -124,7 +124,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         self._jobs -= 1
 
     def close(self) -> None:
-        """Close the loop; tasks that were left in processes end silently."""
+        """Close the loop. Remaining tasks of processes end silently."""
         if not self.is_closed():
             self.set_exception_handler(lambda loop, context: None)
             self.bury_processes()
@@ -137,14 +137,14 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
     def wait_really(self, timeout_s: float | None, *, files: bool) -> float:
         """How long to wait for real events before virtual time may pass by `timeout_s`. `files`:
-        whether one of them could report something."""
+        whether a file could report an event."""
         threads = threading.active_count() > self._threads_before
         if self._jobs or (timeout_s is None and (threads or files)):
             return self.stuck_after_s
         return self.grace_s if threads or files else 0
 
     def jump(self, timeout_s: float | None) -> None:
-        """Let virtual time pass, now that no real event came; raises `Stuck` if it cannot."""
+        """Advance virtual time after a wait without real events; raises `Stuck` if it cannot."""
         if timeout_s is None or self._jobs:
             what = "an executor's job did not end" if self._jobs else "no timer is left"
             waiting = sorted(repr(task.get_coro()) for task in asyncio.all_tasks(self))
@@ -156,7 +156,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
 
 class _JumpingSelector(selectors.BaseSelector):
-    """A selector that lets virtual time pass instead of waiting."""
+    """A selector that advances virtual time instead of waiting."""
 
     def __init__(self, loop: VirtualLoop) -> None:
         self._loop = loop
@@ -164,8 +164,8 @@ class _JumpingSelector(selectors.BaseSelector):
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         loop = self._loop
-        # One file is always there: the pipe by which threads wake the loop. What they
-        # scheduled stands in the loop's queue already, so it need not be read to be heard.
+        # One file is always registered: the pipe by which threads wake the loop. Their callbacks
+        # are already in the loop's queue, so the pipe need not be read.
         files = len(self._real.get_map()) > 1
         if timeout is not None and timeout <= 0:
             return self._real.select(0) if files else []
@@ -196,12 +196,11 @@ class _JumpingSelector(selectors.BaseSelector):
 
 
 class Process:
-    """A part of the program that can be paused, resumed and killed, by `VirtualLoop.process`.
+    """A part of the program that can be paused, resumed and killed. See `VirtualLoop.process`.
 
-    While paused, none of its callbacks runs; they wait, and run in the same order when it
-    resumes, late. Once killed, none runs ever again: no `finally`, no `except`, as if the
-    power were cut. The step that is running, if it belongs to the process itself, goes on
-    to its next `await`.
+    While it is paused, its callbacks are queued; they run in the same order when it resumes. After
+    it is killed, none of them runs, not even `finally` or `except` blocks, as after a power cut. A
+    step of the process that is running continues to its next `await`.
     """
 
     def __init__(self, loop: VirtualLoop, name: str) -> None:
@@ -212,8 +211,8 @@ class Process:
         self.context.run(_PROCESS.set, self)
         self._loop = loop
         self._backlog: list[tuple[_Guarded, Context]] = []
-        # The loop knows its tasks weakly: a dead one would be collected, and its `finally`
-        # blocks would run, at a moment that the garbage collector chooses.
+        # The loop has weak references to its tasks: a dead task would be collected, and its
+        # `finally` blocks would run at a time chosen by the garbage collector.
         self._tasks: list[asyncio.Task[Any]] = []
 
     def spawn(self, coro: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
@@ -221,25 +220,26 @@ class Process:
         return self._loop.create_task(coro, context=self.context.copy())
 
     def call_soon(self, callback: Callable[[Unpack[Ts]], object], *args: *Ts) -> None:
-        """Let the process call something, as when a message arrives; a dead one does not."""
+        """Call a function in the process, such as when a message arrives; dead processes ignore
+        it."""
         self._loop.call_soon(callback, *args, context=self.context.copy())
 
     def pause(self) -> None:
-        """Stop running callbacks until `resume`; twice is once, a dead process stays dead."""
+        """Queue callbacks until `resume`. Idempotent; a dead process stays dead."""
         self.running = False
 
     def resume(self) -> None:
-        """Run what has come up meanwhile, in order, and go on."""
+        """Run the queued callbacks in order, and continue."""
         if self.dead or self.running:
             return
         self.running = True
         backlog, self._backlog = self._backlog, []
         for guarded, context in backlog:
-            # Not through our own call_soon: it would guard what is guarded.
+            # Bypasses this class's `call_soon`, which would guard the callback twice.
             asyncio.SelectorEventLoop.call_soon(self._loop, guarded, context=context)
 
     def kill(self) -> None:
-        """Never run a callback again; twice is once."""
+        """Never run a callback again. Idempotent."""
         self.running = False
         self.dead = True
         self._backlog.clear()
@@ -250,7 +250,7 @@ class Process:
         self._tasks.append(task)
 
     def unnoticed(self) -> list[BaseException]:
-        """What tasks of this process raised and nobody looked at; now someone has."""
+        """Exceptions of tasks of this process that were not retrieved; marks them as retrieved."""
         return [
             error
             for task in self._tasks
@@ -263,7 +263,7 @@ class Process:
             self._backlog.append((guarded, copy_context()))
 
     def bury(self) -> None:
-        """End what is left without a word, when the loop is closed."""
+        """End the remaining tasks silently when the loop is closed."""
         self.kill()
         for task in self._tasks:
             if not task.done():
@@ -274,7 +274,7 @@ class Process:
                     if coro is not None:
                         coro.close()
                 except Exception:  # noqa: S110
-                    pass  # A `finally` that awaits, or fails: its process is dead.
+                    pass  # a `finally` block that awaits or fails, in a dead process
         self._tasks.clear()
 
 
@@ -306,9 +306,9 @@ class _Guarded:
 
 
 class VirtualClock(Clock):
-    """The product's clock on a virtual loop's time, with a wall clock that can be set.
+    """Onceward's clock on a virtual loop's time, with a wall clock that can be set.
 
-    Made inside a running `VirtualLoop`, or given one.
+    Create it inside a running `VirtualLoop`, or pass one.
     """
 
     def __init__(self, loop: VirtualLoop | None = None, *, wall_offset_ms: int = 0) -> None:
@@ -321,7 +321,7 @@ class VirtualClock(Clock):
 
     @property
     def wall_offset_ms(self) -> int:
-        """How far the wall clock is off the true time."""
+        """The offset of the wall clock from the true time."""
         return self._wall_offset_ns // 1_000_000
 
     def jump_wall(self, step_ms: int) -> None:
@@ -335,13 +335,13 @@ class VirtualClock(Clock):
 def run_virtual(main: Coroutine[Any, Any, T]) -> T:
     """Run a coroutine to its end on a new `VirtualLoop`, and return its result.
 
-    Raises what it raised, or `Stuck` if it waits for something that cannot come.
+    Raises the errors of the coroutine, or `Stuck` if it waits for an event that cannot occur.
     """
     with asyncio.Runner(loop_factory=VirtualLoop) as runner:
         try:
             return runner.run(main)
         finally:
-            # The runner waits for all tasks that it knows, and a dead one never ends.
+            # The runner waits for all known tasks, and a dead one never ends.
             loop = runner.get_loop()
             assert isinstance(loop, VirtualLoop)
             loop.bury_processes()

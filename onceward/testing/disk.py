@@ -1,9 +1,9 @@
 """A disk with fault injection that records every system call.
 
-The SQLite engine reaches its files in two ways: the journal through `Disk`, the table
-through SQLite's VFS. `Watched` gives it both, and shows every system call that changes
-something to an observer first: `Faults` makes chosen ones fail, and
-`onceward.testing.power` records them to play power cuts.
+The SQLite engine accesses its files in two ways: the journal through `Disk`, the table through
+SQLite's VFS. `Watched` provides both, and shows every system call that changes something to an
+observer first. `Faults` makes chosen calls fail, and `onceward.testing.power` records them to
+simulate power cuts.
 
     faults = Faults(Strike("disk.sync", 3, errno.EIO))     # the third sync of the journal
     with Watched(faults) as watched:
@@ -29,38 +29,38 @@ VFS_KINDS: Final = tuple(f"vfs.{name}" for name in ("open", "write", "sync", "tr
 
 
 class Operation(NamedTuple):
-    """One system call that is about to be made, or was."""
+    """One system call, before or after it is made."""
 
     kind: str
     """One of `DISK_KINDS` or `VFS_KINDS`."""
     path: str
-    """The file's name now; for a rename the old one."""
+    """The current name of the file; for a rename, the old one."""
     offset: int = 0
     data: bytes = b""
-    """What is written; of a sync, the one write that it makes durable, if not all of them."""
+    """The written bytes; for a sync of one write, the bytes of that write."""
     target: str = ""
-    """The new name, of a rename."""
+    """The new name in a rename."""
     created: bool = False
-    """Whether an open makes the file, and whether a sync also makes its new name durable."""
+    """Whether an open creates the file, or a sync also makes its new name durable."""
 
     def __str__(self) -> str:
         return f"{self.kind} {os.path.basename(self.path)}"
 
 
 class Observer:
-    """Sees every operation; the ones here let all pass. Called from several threads."""
+    """Receives every operation, and by default permits it. Called from several threads."""
 
     def before(self, operation: Operation) -> int | None:
-        """Raise `OSError` to make it fail; for a write, return a number of bytes to write only
-        those (and then fail, by raising from `cut_short`)."""
+        """Raise `OSError` to make the operation fail. For a write, return a number of bytes to
+        write only those, and then fail with the error of `cut_short`."""
         return None
 
     def cut_short(self, operation: Operation) -> OSError:
-        """The error for a write of which only a part was made."""
+        """The error of a write that was only partly made."""
         return OSError(errno.EIO, os.strerror(errno.EIO))
 
     def after(self, operation: Operation) -> None:
-        """It was made."""
+        """Called after the operation."""
 
 
 class Strike(NamedTuple):
@@ -68,12 +68,12 @@ class Strike(NamedTuple):
 
     kind: str
     number: int
-    """The how-manieth of its kind, from 1."""
+    """The number of the operation among those of its kind, from 1."""
     error: int = errno.EIO
     lasting: bool = False
-    """Whether everything after it fails too, of whatever kind."""
+    """Whether all later operations fail as well, of any kind."""
     short: bool = False
-    """Whether a write makes its first half before it fails."""
+    """Whether a write writes its first half before it fails."""
 
     def __str__(self) -> str:
         name = errno.errorcode[self.error]
@@ -82,7 +82,7 @@ class Strike(NamedTuple):
 
 
 class Faults(Observer):
-    """Makes one operation fail, or all from one on; `struck` says which ones did."""
+    """Makes one operation fail, or all from one on; `struck` lists the failed ones."""
 
     def __init__(self, strike: Strike | None = None) -> None:
         self.strike = strike
@@ -91,7 +91,7 @@ class Faults(Observer):
         self._lock = threading.Lock()
 
     def heal(self) -> None:
-        """Let everything pass from now on."""
+        """Permit all operations from now on."""
         self.strike = None
 
     def before(self, operation: Operation) -> int | None:
@@ -114,7 +114,7 @@ class Faults(Observer):
 
 
 class _Gate(Observer):
-    """Passes everything on, until it is shut."""
+    """Passes operations on until it is closed."""
 
     def __init__(self, observer: Observer) -> None:
         self.kind = ""
@@ -138,7 +138,7 @@ class _Gate(Observer):
 
 
 class Watched:
-    """A `Disk` and a VFS that show what they do to an observer. Close it after the engine."""
+    """A `Disk` and a VFS that show their operations to an observer. Close it after the engine."""
 
     _numbers = count(1)
 
@@ -149,10 +149,10 @@ class Watched:
         self._registered: WatchedVFS | None = WatchedVFS(self.vfs, self._gate)
 
     def kill(self, after: int = 0, kind: str = "") -> None:
-        """Let nothing through any more, at once or after so many operations, counting those
-        of a kind ("disk.", "vfs.sync"): for the files it is as if the process was killed.
+        """Reject all operations, now or after a number of operations of a kind ("disk.",
+        "vfs.sync"). For the files this has the effect of a killed process.
 
-        Close the engine then, which changes nothing, to have its lock back.
+        Close the engine afterwards to release its lock; closing changes nothing.
         """
         self._gate.kind, self._gate.left = kind, after
 
@@ -201,8 +201,8 @@ class WatchedDisk(Disk):
         return written
 
     def pwrite_durably(self, fd: int, data: memoryview, offset: int) -> int:
-        """Shown as a write and a sync of that alone: the power may go, the process be killed,
-        or the disk fail, when it is made and not yet durable."""
+        """Shown as a write and a sync of that write, so that power cuts, kills and disk errors can
+        occur between them."""
         path = self._paths[fd]
         operation = Operation("disk.write", path, offset, bytes(data))
         short = self._observer.before(operation)
@@ -261,14 +261,14 @@ class WatchedVFS(apsw.VFS):
         self._observer = observer
 
     def excepthook(self, etype: object, evalue: object, etraceback: object) -> bool:
-        """For errors that SQLite does not ask about, for example while it tidies up."""
+        """Ignores errors that SQLite does not check, for example during cleanup."""
         return True
 
     def xOpen(  # noqa: N802
         self, name: str | apsw.URIFilename | None, flags: list[int]
     ) -> apsw.VFSFile:
         path = name.filename() if isinstance(name, apsw.URIFilename) else name
-        if path is None:  # a file for SQLite's own use, gone with the process
+        if path is None:  # a temporary file of SQLite, deleted with the process
             return apsw.VFSFile("", name, flags)
         creates = bool(flags[0] & apsw.SQLITE_OPEN_CREATE) and not os.path.exists(path)
         operation = Operation("vfs.open", path, created=creates)
@@ -285,7 +285,7 @@ class WatchedVFS(apsw.VFS):
 
 
 class WatchedFile(apsw.VFSFile):
-    """One file of SQLite's."""
+    """One of SQLite's files."""
 
     def __init__(
         self,
@@ -336,7 +336,7 @@ def _before(observer: Observer, operation: Operation, code: int) -> int | None:
 
 
 def _as_sqlite(error: OSError, code: int) -> Exception:
-    """What SQLite's own VFS would answer for this error of the system."""
+    """The exception that SQLite's own VFS would return for this system error."""
     full = error.errno == errno.ENOSPC and code == apsw.SQLITE_IOERR_WRITE
     answer = apsw.exception_for(apsw.SQLITE_FULL if full else code)
     answer.args = (error.strerror,)

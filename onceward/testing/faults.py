@@ -1,11 +1,11 @@
 """An engine with fault injection, within the limits of the contract.
 
-`FaultEngine(inner, plan)` stands between a store and an engine, like a network to a
-database: calls take time, answers get lost, a commit arrives later. It finds out what became of a
-commit whose answer was lost, as engines do; if its caller has died, the commit arrives. What goes
-wrong is decided by a plan: `Script` for one certain fault at one certain call, `Chance` for
-a weather of faults from a seeded `random.Random`. `LocalFaultEngine` is the same for an
-engine inside the process: nothing is lost on the way, but the process may crash.
+`FaultEngine(inner, plan)` is placed between a store and an engine, like a network to a database:
+calls take time, responses get lost, commits arrive later. Like other engines, it determines the
+outcome of a commit whose response was lost; if its caller has died, the commit arrives. The faults
+come from a plan: `Script` for one fault at one call, `Chance` for random faults from a seeded
+`random.Random`. `LocalFaultEngine` does the same for an engine inside the process: nothing is lost
+on the way, but the process may crash.
 
     engine = FaultEngine(MemoryEngine(), {2: Fault.LOST_ANSWER})   # the second commit
 """
@@ -40,13 +40,13 @@ ITEM_OVERHEAD_BYTES: Final = 100
 
 
 class FaultEngine(Engine):
-    """Calls an engine as over a network that fails by plan.
+    """Calls an engine as over a network that fails according to a plan.
 
-    A mapping as plan is a `Script` for commits. A commit on its way goes on when its caller
-    is cancelled, paused or killed, in the context in which this engine was made. `counts`
-    says how often each fault really happened, and what became of late commits. At a crash,
-    `crash` is called: it kills the process, or raises; if it returns, the call never does.
-    Keys and items are held to DynamoDB's limits, reads included.
+    A mapping as plan is a `Script` for commits. A commit in flight continues when its caller is
+    cancelled, paused or killed, in the context in which this engine was created. `counts` has the
+    number of faults that occurred, and the outcomes of late commits. A crash calls `crash`, which
+    kills the process or raises; if it returns, the call never does. Keys and items are limited as
+    in DynamoDB, including reads.
     """
 
     _remote: ClassVar[bool] = True
@@ -68,12 +68,12 @@ class FaultEngine(Engine):
         self._observe = observe
         self._context = copy_context()
         self._deaf = Watchers()
-        # In the order of their start; a set of tasks would be in the order of their addresses.
+        # Ordered by their start; a set of tasks would be ordered by address.
         self._on_their_way: dict[asyncio.Task[None], None] = {}
 
     @property
     def on_their_way(self) -> int:
-        """Commits sent and not yet arrived."""
+        """The number of commits in flight."""
         return len(self._on_their_way)
 
     def own_key(self) -> bytes | None:
@@ -84,7 +84,7 @@ class FaultEngine(Engine):
         return self
 
     async def close(self) -> None:
-        """Close the inner engine, after what is on its way has arrived."""
+        """Close the inner engine after all commits in flight have arrived."""
         if self._on_their_way:
             await asyncio.wait(list(self._on_their_way))
         await self.inner.close()
@@ -157,7 +157,7 @@ class FaultEngine(Engine):
             if fault is Fault.LOST_ANSWER:
                 await sent.outcome
             await _travel(step.answer_s)
-            await _travel(step.request_s)  # now it is asked for
+            await _travel(step.request_s)  # the query for the outcome
             result = await self.settle(sent)
         else:
             self._send(self._arrive(sent, step))
@@ -196,8 +196,8 @@ class FaultEngine(Engine):
         return version
 
     async def settle(self, sent: "_Sent") -> Version | Exception:
-        """What became of a commit whose answer was lost. One that has not arrived is fenced, as an
-        engine does that asks its server: it is refused when it arrives."""
+        """The outcome of a commit whose response was lost. A commit that has not arrived is fenced,
+        as by an engine that asks its server: it is rejected when it arrives."""
         if not sent.arrived:
             sent.fenced = True
             return Conflict("a commit that was lost by plan was not applied, and never will be")
@@ -229,7 +229,7 @@ class FaultEngine(Engine):
         try:
             loop = asyncio.get_running_loop()
         except RuntimeError:
-            arrival.close()  # by a `finally` of someone dead, when the world has ended
+            arrival.close()  # from a `finally` block of a dead process after the run
             raise
         task = loop.create_task(arrival, context=self._context.copy())
         self._on_their_way[task] = None
@@ -280,7 +280,7 @@ class FaultEngine(Engine):
 
 
 class _Sent:
-    """A commit on its way to the inner engine."""
+    """A commit in flight to the inner engine."""
 
     def __init__(self, writes: Sequence[Write], now_ms: int) -> None:
         self.writes = writes
@@ -292,7 +292,7 @@ class _Sent:
 
 
 class LocalFaultEngine(FaultEngine):
-    """Faults of an engine inside the process: no answer is lost, a crash takes it along."""
+    """Faults of an engine inside the process: responses are never lost, a crash ends it as well."""
 
     _remote: ClassVar[bool] = False
 
@@ -304,7 +304,7 @@ def _admit_items(writes: Sequence[Write]) -> None:
             if size_bytes > ITEM_BYTES_MAX:
                 raise TooLarge(
                     f"{write.key} with its value has {size_bytes} bytes as an item; "
-                    f"DynamoDB takes {ITEM_BYTES_MAX}",
+                    f"DynamoDB allows at most {ITEM_BYTES_MAX}",
                     code="value_too_large",
                 )
 

@@ -1,18 +1,23 @@
 """Test tools for locks: uses that record events, and a checker of the record.
 
-`LockUser.use` holds locks for a while and writes under their guard, on any node, and notes
-each step with its time. `judge_locks` takes the notes of all clients, whatever became of
-them, and raises a `Violation` if they cannot have come about rightly. It knows tokens, times
-and nothing else: the order of the tokens of a name is the witness for who came first.
+`LockUser.use` holds locks for a while and makes guarded writes, on any node, and records each step
+with its time. `judge_locks` takes the records of all clients, and raises a `Violation` if they are
+inconsistent. It uses only tokens and times: the order of a lock's tokens shows the order of its
+holders.
 
-What it finds: "all or none" (a grant without all tokens), "token twice", "token went back"
-(smaller than one that was known before it was asked for), "out of order" (someone who stood
-in line already was overtaken), "two holders" (more than the capacity at one moment), "lost"
-(gone before its lease was over), "stale write" (by a token older than one that had written),
-and "cycle" (the orders of several names contradict each other, or the time).
+Violations:
 
-All times are by one clock, such as that of one machine. Clients that were killed or paused
-leave notes that end in the middle: what they do not say is not held against anyone.
+- "all or none": a grant without all tokens;
+- "token twice": two grants with the same token;
+- "token went back": a token smaller than one that was known before the request;
+- "out of order": a request overtook a waiter;
+- "two holders": more holders than the capacity at one moment;
+- "lost": the lock was lost before its lease ended;
+- "stale write": a write by a token older than one that had written;
+- "cycle": the orders of several locks contradict each other, or the time.
+
+All times must come from one clock, such as that of one machine. Records of clients that were killed
+or paused may be incomplete; missing steps are not violations.
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
@@ -32,7 +37,7 @@ from onceward.store.transaction import Transaction
 from onceward.testing.simulation.history import NEVER_NS, violated
 
 EFFECTS: Final = "effect"
-"""The partition where guarded writes are counted, by the name of the lock."""
+"""The partition that counts guarded writes, by the name of the lock."""
 
 
 class Effect(msgspec.Struct):
@@ -40,13 +45,13 @@ class Effect(msgspec.Struct):
 
     number: int = 0
     token: int = 0
-    """The newest that has written."""
+    """The newest token that has written."""
     stale: int = 0
-    """How many were by an older one."""
+    """The number of writes by an older token."""
 
 
 class LockEvent(NamedTuple):
-    """Something that a client did or was told."""
+    """An action of a client, or a response that it received."""
 
     at_ns: int
     what: str
@@ -56,28 +61,28 @@ class LockEvent(NamedTuple):
 
 @dataclass(slots=True)
 class Use:
-    """One use of locks, as its client lived through it."""
+    """One use of locks, as recorded by its client."""
 
     name: str
     capacities: dict[str, int]
     asked_ns: int
     joined_ns: int = NEVER_NS
-    """When it was known to hold, or to stand in line."""
+    """When it was known to hold the locks or to wait for them."""
     granted_ns: int = NEVER_NS
-    """When it was told that it holds."""
+    """When the client received the grant."""
     tokens: dict[str, int] = field(default_factory=dict)
     held_ns: int = -1
-    """Until when it held for certain."""
+    """Until when it certainly held the locks."""
     lost_ns: int = NEVER_NS
-    """When it was told that it does not hold any more."""
+    """When the client was notified of the loss."""
     promised_ns: int = 0
-    """Until when it could count on its lease."""
+    """Until when its lease was guaranteed."""
     writes: list[dict[str, int]] = field(default_factory=list)
     """The number of each guarded write, by the name of the lock."""
 
 
 class LockUser:
-    """Uses locks on a node, and notes each step."""
+    """Uses locks on a node, and records each step."""
 
     def __init__(self, locks: Locks, note: Callable[[str, str, dict[str, Any]], None]) -> None:
         self._locks = locks
@@ -93,9 +98,9 @@ class LockUser:
         wait_s: float | None,
         work: Sequence[Callable[[], Awaitable[Any]]] = (),
     ) -> str:
-        """Hold locks, and after each piece of work make a guarded write.
+        """Hold locks, and make a guarded write after each piece of work.
 
-        Returns "held" by others, "lost", or "done". `name` is for this use alone.
+        Returns "held" (by others), "lost", or "done". `name` must be unique.
         """
         clock = self._locks.store.clock
         lock: Lock | None = None
@@ -142,9 +147,10 @@ async def _write(tx: Transaction, lock: Lock) -> dict[str, int]:
 
 
 def collect_uses(steps: Iterable[LockEvent], *, slack_ns: int = 0) -> list[Use]:
-    """What became of each use, from the steps of all clients, each client's in their order.
+    """The uses of all clients, from their recorded steps. Each client's steps must be in order.
 
-    `slack_ns` is how far the clocks of nodes may be apart: a lease may end so much early.
+    `slack_ns` is the maximum difference between the clocks of nodes: a lease may end this much
+    early.
     """
     uses: dict[str, Use] = {}
     joined: dict[tuple[str, str], int] = {}
@@ -182,7 +188,7 @@ def _note_step(
 
 
 def judge_locks(uses: Iterable[Use], *, slack_ns: int = 0) -> None:
-    """Raise a `Violation` if these uses cannot have come about rightly.
+    """Raise a `Violation` if these uses are inconsistent.
 
     `slack_ns` is the same as for `collect_uses`.
     """
@@ -205,7 +211,7 @@ def judge_locks(uses: Iterable[Use], *, slack_ns: int = 0) -> None:
 
 
 def _judge_order(name: str, order: list[Use]) -> None:
-    """The order of tokens is the order in which they came."""
+    """The order of tokens must be the order of requests."""
     for one, other in pairwise(order):
         if one.tokens[name] == other.tokens[name]:
             violated("token twice", f"{name}: {one.name} and {other.name} have {one.tokens[name]}")
@@ -223,7 +229,7 @@ def _judge_order(name: str, order: list[Use]) -> None:
 
 
 def _judge_holders(name: str, order: list[Use]) -> None:
-    """At no moment do more hold it than may."""
+    """The number of holders must never exceed the capacity."""
     changes: list[tuple[int, int, Use]] = []
     for number, use in enumerate(order):
         if use.held_ns > use.granted_ns:
@@ -240,7 +246,7 @@ def _judge_holders(name: str, order: list[Use]) -> None:
 
 
 def _judge_writes(name: str, order: list[Use]) -> None:
-    """Once a newer token has written, an older one has not."""
+    """After a write by a newer token, no older token may write."""
     if order[0].capacities[name] > 1:
         return
     writes = [(numbers[name], use.tokens[name], use) for use in order for numbers in use.writes]
@@ -255,8 +261,11 @@ def _judge_writes(name: str, order: list[Use]) -> None:
 
 
 def judge_effects(uses: Iterable[Use], effects: Mapping[str, Any]) -> None:
-    """Raise a `Violation` if what stands under `EFFECTS` in the end, by name, is not what the
-    uses were told; or if someone has written there whose lock was lost, told or not."""
+    """Raise a `Violation` if the final records under `EFFECTS` contradict the uses.
+
+    A write by a client that had lost its lock is a violation as well, whether or not it was
+    notified.
+    """
     for use in uses:
         for name, number in [pair for numbers in use.writes for pair in numbers.items()]:
             if name not in effects or number > effects[name]["number"]:
@@ -267,10 +276,10 @@ def judge_effects(uses: Iterable[Use], effects: Mapping[str, Any]) -> None:
 
 
 def _judge_cycles(by_name: Mapping[str, list[Use]], granted: Sequence[Use]) -> None:
-    """There is one order of all uses that agrees with all tokens and with the time.
+    """One order of all uses must agree with all tokens and with the time.
 
-    Nodes of the graph are the uses and, between them, the moments when one is known to have
-    joined: it comes before these, and whoever asked later comes after them.
+    Nodes of the graph are the uses, and the moments at which a use is known to have joined. A use
+    comes before its moment, and uses that were requested later come after it.
     """
     number = {use.name: index for index, use in enumerate(granted)}
     after: list[list[int]] = [[] for _ in range(2 * len(granted))]
@@ -297,7 +306,7 @@ def _judge_cycles(by_name: Mapping[str, list[Use]], granted: Sequence[Use]) -> N
 
 
 def _unordered(after: list[list[int]]) -> list[int]:
-    """The nodes of a graph that have no place in an order, since they are on cycles."""
+    """The nodes of a graph that cannot be ordered because they are on cycles."""
     before = [0] * len(after)
     for nodes in after:
         for node in nodes:

@@ -12,23 +12,23 @@ CallKind = Literal["get", "scan", "commit", "sweep", "watch"]
 
 
 class Fault(StrEnum):
-    """What can go wrong at one call."""
+    """The faults of a single call."""
 
     CONFLICT = "conflict injected"
     UNAVAILABLE = "unavailable"
     LOST_REQUEST = "request lost"
-    """The commit never arrives; the caller is told that the outcome is unknown."""
+    """The commit never arrives; the caller gets an unknown outcome."""
     LOST_ANSWER = "answer lost"
-    """The commit is judged, and maybe applied; the caller is told nothing."""
+    """The commit is decided, and possibly applied; the caller gets no response."""
     LATE = "commit late"
-    """The caller is told nothing, and asks around; then the commit arrives."""
+    """The caller gets no response, and queries the outcome; then the commit arrives."""
     CRASH_BEFORE = "crash before applying"
     CRASH_AFTER = "crash after applying"
     """The commit is applied, but on a local engine not yet durable."""
     CRASH_ANSWER = "crash before the answer"
-    """The commit is done, and the caller does not live to hear it."""
+    """The commit is durable, and the caller dies before the response."""
     DEAF = "hints lost"
-    """A watch that never hints."""
+    """A watch that never gives hints."""
 
 
 CRASHES: Final = (Fault.CRASH_BEFORE, Fault.CRASH_AFTER, Fault.CRASH_ANSWER)
@@ -45,27 +45,27 @@ _MEANT_FOR: Final[Mapping[CallKind, tuple[Fault, ...]]] = {
 
 
 class Step(NamedTuple):
-    """What happens at one call."""
+    """The course of one call."""
 
     fault: Fault | None = None
     request_s: float = 0
-    """How long the call travels before it takes effect."""
+    """The time until the call takes effect."""
     answer_s: float = 0
-    """How long the answer travels, or the caller waits for one that does not come."""
+    """The time until the response arrives, or until the caller stops waiting for it."""
     late_s: float = 0
-    """When a `LATE` commit arrives, counted from the call."""
+    """The time from the call until a `LATE` commit arrives."""
 
 
 class Plan(ABC):
-    """Decides, call by call, what goes wrong."""
+    """Decides the faults call by call."""
 
     @abstractmethod
     def step(self, kind: CallKind) -> Step:
-        """What happens at the next call, which is of this kind."""
+        """The course of the next call, which is of this kind."""
 
 
 class Script(Plan):
-    """Certain faults at certain calls; calls of the given kinds are counted from 1."""
+    """Given faults at given calls; calls of the given kinds are counted from 1."""
 
     def __init__(
         self, steps: Mapping[int, Fault | Step], kinds: Sequence[CallKind] = ("commit",)
@@ -87,10 +87,10 @@ class Script(Plan):
 
 
 class Chance(Plan):
-    """Faults at random: each kind at its rate per call, and every call takes some time.
+    """Random faults: each kind has a rate per call, and every call takes some time.
 
-    A call travels `latency_s` on average each way; one in fifty, `slow_s` at most. Two
-    plans with equal arguments and equally seeded `random` decide alike.
+    A call travels `latency_s` on average each way, and one in fifty up to `slow_s`. Plans with
+    equal arguments and equally seeded `random` make equal decisions.
     """
 
     def __init__(
@@ -107,7 +107,7 @@ class Chance(Plan):
         self._random = random
 
     def calm(self) -> None:
-        """From now on nothing goes wrong, and nothing is slow."""
+        """Stop all faults and slow calls."""
         self.rates.clear()
         self.slow_s = 0
 
@@ -121,7 +121,7 @@ class Chance(Plan):
                 break
         request_s, answer_s, late_s = self._travel_s(), self._travel_s(), 0.0
         if fault is Fault.LATE:
-            # Half of them have arrived when they are asked for.
+            # Half of them arrive before their outcome is queried.
             late_s, answer_s = (
                 self._random.random() * self.slow_s,
                 self._random.random() * self.slow_s,

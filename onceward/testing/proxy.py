@@ -3,10 +3,9 @@
     async with Proxy(server.port, marker=b"onceward_commit", plan=plan) as proxy:
         engine = PostgresEngine(f"postgresql://postgres@127.0.0.1:{proxy.port}/postgres")
 
-It understands just enough of the protocol to tell requests and answers apart. Whenever a
-request that contains `marker` comes by, `plan` is asked what shall become of it: nothing, or
-a `Cut`. So a test can lose a commit before it arrives, while it is carried out, or its
-answer; and let it arrive when its sender has long given it up.
+It parses the protocol only enough to separate requests and responses. For each request that
+contains `marker`, `plan` returns None or a `Cut`. So a test can lose a commit before it arrives,
+during its execution, or its response. It can also deliver a commit after its sender has given up.
 """
 
 import asyncio
@@ -21,38 +20,38 @@ from typing import Final, Self
 from onceward.errors import BadInput
 
 _CHUNK_BYTES: Final = 1 << 16
-# What ends a request (Sync, Query, Flush, Terminate, a password), and what ends an answer
+# The messages that end a request (Sync, Query, Flush, Terminate, a password) and a response
 # (ReadyForQuery).
 _REQUEST_ENDS: Final = b"SQHXp"
 _ANSWER_ENDS: Final = b"Z"
-# What a client asks for before anything else, and does not get here.
+# A client's first requests, for encryption, which the proxy denies.
 _ENCRYPTION: Final = (80877103, 80877104)
 
 
 class Cut(StrEnum):
-    """What becomes of a request and its answer."""
+    """What happens to a request and its response."""
 
     REQUEST = "request lost"
     """Nothing reaches the server; both sides lose the connection."""
     HALF_REQUEST = "request cut in half"
     UNDER_WAY = "cut while under way"
-    """The request reaches the server, and both sides lose the connection at once."""
+    """The request reaches the server, and both sides lose the connection immediately."""
     ANSWER = "answer lost"
-    """The server has done it; the client loses the connection before it hears so."""
+    """The server has processed it; the client loses the connection before the response."""
     HALF_ANSWER = "answer cut in half"
     LATE = "request late"
     """The client loses the connection. Some marked requests later, the request arrives."""
     DEAF = "request swallowed"
-    """Half open: nothing reaches the server any more, and the connection stays."""
+    """Half open: nothing further reaches the server, and the connection stays."""
     MUTE = "answer swallowed"
-    """Half open: the server has done it, but nothing comes back, and the connection stays."""
+    """Half open: the server has processed it, but no response arrives, and the connection stays."""
 
 
 Plan = Callable[[], Cut | None]
 
 
 def chance(random: random.Random, rates: Mapping[Cut, float]) -> Plan:
-    """A plan by chance: each cut at its rate per marked request."""
+    """A random plan: each cut has a rate per marked request."""
 
     def plan() -> Cut | None:
         draw = random.random()
@@ -66,7 +65,7 @@ def chance(random: random.Random, rates: Mapping[Cut, float]) -> Plan:
 
 
 class Proxy:
-    """Stands before a server on this machine. `counts` says how often each cut was made."""
+    """A proxy for a local server. `counts` has the number of cuts of each kind."""
 
     def __init__(
         self,
@@ -76,17 +75,17 @@ class Proxy:
         plan: Plan | None = None,
         late_by: int = 3,
     ) -> None:
-        """A `LATE` request arrives when `late_by` more marked ones have come by."""
+        """A `LATE` request arrives after `late_by` further marked requests."""
         if late_by < 1:
-            raise BadInput("a late request arrives after others")
+            raise BadInput("late_by must be 1 or more")
         self.plan = plan
         self.counts: Counter[Cut] = Counter()
         self.requests = 0
-        """How many marked requests have come by."""
+        """The number of marked requests so far."""
         self.refusing = False
-        """Whether new connections are closed at once, as if the server was down."""
+        """Whether new connections are closed immediately, as if the server was down."""
         self.server_port = server_port
-        """Where new connections lead."""
+        """The port that new connections lead to."""
         self._marker = marker
         self._late_by = late_by
         self._pipes: set[_Pipe] = set()
@@ -97,12 +96,12 @@ class Proxy:
         return int(self._listener.sockets[0].getsockname()[1])
 
     def cut_all(self) -> None:
-        """Cut every connection there is."""
+        """Cut all connections."""
         for pipe in self._pipes:
             pipe.cut()
 
     async def deliver(self) -> None:
-        """Let everything that is held back arrive, and wait until it is answered."""
+        """Deliver all held requests, and wait for their responses."""
         for _, arrive in self._held.values():
             arrive.set()
         if self._held:
@@ -141,7 +140,7 @@ class Proxy:
             pipe.ended.set_result(None)
 
     def decide(self, request: bytes) -> Cut | None:
-        """What shall become of this request."""
+        """The cut for this request, or None."""
         if self._marker not in request:
             return None
         self.requests += 1
@@ -154,7 +153,7 @@ class Proxy:
         return cut
 
     def hold(self, server: "_Side", request: bytes) -> None:
-        """Keep the request, and the connection to the server for it, until it is due."""
+        """Hold the request and its connection to the server until it is due."""
         arrive = asyncio.Event()
 
         async def arrive_late() -> None:
@@ -164,7 +163,7 @@ class Proxy:
                 while (await server.read())[0] not in _ANSWER_ENDS:
                     pass
             except (OSError, EOFError):
-                pass  # the server has been stopped meanwhile
+                pass  # the server has stopped in the meantime
             finally:
                 server.abort()
 
@@ -181,9 +180,9 @@ class _Side:
         self._writer = writer
 
     async def read(self, *, typed: bool = True) -> bytes:
-        """One message; the first ones of a client have no type in front.
+        """Read one message; the first messages of a client have no type byte.
 
-        Raises `EOFError` or `OSError` when there are no more.
+        Raises `EOFError` or `OSError` at the end.
         """
         head = await self._reader.readexactly(5 if typed else 4)
         length = int.from_bytes(head[-4:]) - 4
@@ -194,7 +193,7 @@ class _Side:
         await self._writer.drain()
 
     async def swallow(self) -> None:
-        """Read until the other side gives up."""
+        """Read and discard until the other side closes the connection."""
         while await self._reader.read(_CHUNK_BYTES):
             pass
 

@@ -1,6 +1,6 @@
 """Entry point of the simulator: `python -m onceward.testing.simulate --seeds 50000 --jobs 2`.
 
-Only the command; `onceward.testing.simulate` is the function, in `onceward.testing.simulation`.
+This module is only the command. The function `simulate` is in `onceward.testing.simulation`.
 """
 
 from onceward.testing.simulation.command import main

@@ -284,7 +284,7 @@ async def test_a_worker_has_some_jobs_at_once(client: Client, concurrency: Any) 
 
 @pytest.mark.parametrize("wait_s", [0, 0.5, 61, float("nan"), "x"])
 async def test_a_worker_waits_for_jobs_for_a_while(client: Client, wait_s: Any) -> None:
-    with pytest.raises(BadInput, match="wait_s is"):
+    with pytest.raises(BadInput, match="wait_s must be"):
         client.worker("q", speechless, wait_s=wait_s)
 
 

@@ -254,7 +254,7 @@ BAD: list[tuple[tuple[Any, ...], dict[str, Any], str]] = [
     (("a",), {"capacity": 0}, "the capacity of 'a' must be 1 to 10000"),
     (("a",), {"capacity": "1"}, "the capacity of 'a' must be 1 to 10000"),
     (("a",), {"capacity": {"b": 1}}, "`capacity` names 'b', which is not among"),
-    (("a",), {"lease_s": 0}, "a lease has 1 to"),
+    (("a",), {"lease_s": 0}, "a lease must last 1 to"),
     (("a",), {"lease_s": True}, "a lease must be 0 to"),
     (("a",), {"lease_s": "30"}, "a lease must be 0 to"),
     (("a",), {"lease_s": 10**6}, "a lease must be 0 to"),

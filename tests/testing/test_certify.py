@@ -122,8 +122,8 @@ async def test_a_check_that_hangs_or_crashes_has_failed() -> None:
         await certify_engine(MemoryEngine, checks=[crash, hang, cancelled], timeout_s=0.01)
     assert caught.value.report.failed == {
         "crash": "an unexpected KeyError('from the depths')",
-        "hang": "not finished after 0.01 s: a deadlock?",
-        "cancelled": "a call ended as cancelled although no one cancelled it",
+        "hang": "not finished after 0.01 s; possibly a deadlock",
+        "cancelled": "a call ended as cancelled although nothing cancelled it",
     }
 
 

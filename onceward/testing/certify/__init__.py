@@ -5,8 +5,8 @@
         reopen=lambda engine: MyEngine(engine.database),
     )
 
-Each check is a small function with its guarantee as docstring. To see them one by one
-in pytest, parametrize over `CHECKS` and call `run_check`.
+Each check is a small function with its guarantee as docstring. To see them one by one in pytest,
+parametrize over `CHECKS` and call `run_check`.
 """
 
 import asyncio
@@ -55,18 +55,18 @@ CHECKS: tuple[CheckFunction, ...] = (
     *lifetimes.CHECKS,
     *model.CHECKS,
 )
-"""All checks, from the simple to the involved: the first that fails says most."""
+"""All checks, from simple to complex: the first failure is the most informative."""
 
 
 @dataclass
 class Report:
-    """What became of each check, by name."""
+    """The result of each check, by name."""
 
     passed: list[str] = field(default_factory=list)
     skipped: dict[str, str] = field(default_factory=dict)
-    """Not applicable, and why: for example, no way to reopen the engine was given."""
+    """Checks that do not apply, with the reason, such as a missing `reopen`."""
     failed: dict[str, str] = field(default_factory=dict)
-    """What was seen."""
+    """Failed checks with the observed behaviour."""
 
     def __str__(self) -> str:
         lines = [
@@ -80,7 +80,7 @@ class Report:
 
 
 class NotCertified(AssertionError):
-    """An engine does not keep the contract; `report` has every failed check."""
+    """An engine violates the contract; `report` has every failed check."""
 
     def __init__(self, report: Report) -> None:
         self.report = report
@@ -98,27 +98,27 @@ async def certify_engine(
     timeout_s: float = 60.0,
     checks: Iterable[CheckFunction] = CHECKS,
 ) -> Report:
-    """Run every check; returns what passed, or raises `NotCertified` with all that failed.
+    """Run every check; returns the passed ones, or raises `NotCertified` with all failures.
 
-    `factory` makes an engine, not yet open, for each check: on an empty database, or on
-    one that only these checks have used. The others get an engine and make one more on
-    the same database, not yet open; checks that need one that is not given are skipped.
+    `factory` creates an unopened engine for each check: on an empty database, or on one that only
+    these checks have used. The other functions get an engine and create another one on the same
+    database, also unopened. Checks whose function is missing are skipped.
 
-    - `reopen`: after the engine was closed; for engines that keep their data.
-    - `second`: while it is open; for engines that several processes can share.
-    - `crash`: ends the engine without closing it, and drops all that is not durable, as
-      a killed process or a power cut would. Answers must not come after that.
+    - `reopen`: called after the engine was closed; for engines that keep their data.
+    - `second`: called while it is open; for engines that several processes can share.
+    - `crash`: ends the engine without closing it, and drops all data that is not durable, like
+      a killed process or a power cut. Calls must not return after that.
 
     `hints=False` is for engines whose watches never wake. A check that takes longer than
-    `timeout_s` has failed. The same `seed` makes the same random choices. Raises `BadInput` for
-    what no engine could be certified with.
+    `timeout_s` fails. The same `seed` makes the same random choices. Raises `BadInput` for invalid
+    arguments.
     """
     ways = {"factory": factory, "reopen": reopen, "second": second, "crash": crash}
     for name, way in ways.items():
         if not callable(way if name == "factory" or way is not None else factory):
-            raise BadInput(f"`{name}` is a function that makes an engine, not {way!r:.100}")
+            raise BadInput(f"`{name}` must be a function that creates an engine, not {way!r:.100}")
     if type(seed) is not int:
-        raise BadInput(f"a seed is a whole number, not {seed!r:.100}")
+        raise BadInput(f"a seed must be a whole number, not {seed!r:.100}")
     milliseconds(timeout_s, "the time for a check")
     report = Report()
     for check in checks:
@@ -156,10 +156,10 @@ async def run_check(
     seed: int = 0,
     timeout_s: float = 60.0,
 ) -> None:
-    """Run one check on a new engine, as `certify_engine` does.
+    """Run one check on a new engine, like `certify_engine`.
 
-    Raises `Violation` if the guarantee was not kept, whatever the engine raised, and
-    `NotApplicable` if the check needs something that is not given.
+    Raises `Violation` if the guarantee is violated or the engine raises an unexpected error, and
+    `NotApplicable` if the check needs a function that is missing.
     """
     clock = Clock()
     partition = f"certify#{Ids(clock.now_ms).new()}#{check_name(check)}"
@@ -184,9 +184,9 @@ async def run_check(
         task = asyncio.current_task()
         if task is not None and task.cancelling():
             raise
-        raise Violation("a call ended as cancelled although no one cancelled it") from error
+        raise Violation("a call ended as cancelled although nothing cancelled it") from error
     except TimeoutError as error:
-        raise Violation(f"not finished after {timeout_s} s: a deadlock?") from error
+        raise Violation(f"not finished after {timeout_s} s; possibly a deadlock") from error
     except Exception as error:
         raise Violation(f"an unexpected {error!r}") from error
 

@@ -15,7 +15,8 @@ def _value(size_bytes: int) -> bytes:
 async def _refused_whole(
     lab: Lab, kind: type[OncewardError], code: str, what: str, *writes: Write
 ) -> None:
-    """The commit is refused, also beside a good write, which is not applied either."""
+    """The commit is rejected, alone and together with a valid write, which is not applied
+    either."""
     with refused(kind, code, what):
         await lab.commit(*writes)
     if len(writes) < limits.COMMIT_WRITES_MAX:
@@ -23,14 +24,14 @@ async def _refused_whole(
             with refused(kind, code, f"{what}, beside a good write"):
                 await lab.commit(*[Put(lab.key("good"), b"1"), *writes][::order])
     same(await lab.scan(), [], f"what is there after {what} was refused")
-    # The engine is as usable as before.
+    # The engine is still usable.
     await lab.put("probe")
     same(await lab.values(["probe"]), [b"1"], f"a put after {what} was refused")
     await lab.commit(Delete(lab.key("probe")))
 
 
 async def a_commit_has_so_many_writes(lab: Lab) -> None:
-    """A commit has 1 to 100 writes, checks counted."""
+    """A commit has 1 to 100 writes, including checks."""
     most = limits.COMMIT_WRITES_MAX
     puts = [Put(lab.key(f"{i:04}"), b"1") for i in range(most + 1)]
     checks = [Check(put.key, ABSENT) for put in puts]
@@ -91,7 +92,7 @@ async def a_key_has_so_many_bytes(lab: Lab) -> None:
 
 
 async def a_bad_key_can_be_asked_for(lab: Lab) -> None:
-    """To read what can never be there finds nothing or is refused; it breaks nothing."""
+    """A read of an invalid key finds nothing or is rejected, and has no other effect."""
     for key in (lab.key(""), ("", "k"), lab.key("\ud800"), lab.key("\0"), lab.key("k" * 2_000)):
         try:
             seen = await lab.engine.get([key], lab.now_ms)
@@ -106,7 +107,7 @@ async def a_bad_key_can_be_asked_for(lab: Lab) -> None:
 
 
 async def a_commit_has_one_write_for_each_key(lab: Lab) -> None:
-    """Two writes of one key in a commit are refused, whatever they are."""
+    """Two writes of one key in a commit are rejected, of any kind."""
     key = lab.key("a")
     writes: list[Write] = [Put(key, b"1"), Put(key, b"2"), Delete(key), Check(key, ABSENT)]
     for first in writes:

@@ -9,7 +9,7 @@ from onceward.engine.base import ABSENT, ANY, Check, Delete, Expectation, Put, V
 from onceward.errors import Conflict
 from onceward.testing.certify.lab import Lab, holds, refused, same, version_of
 
-# What `keys.join` can put into a key: characters below the separator are escaped.
+# The characters of keys made by `keys.join`: those below the separator are escaped.
 _KEY_CHARACTERS = [chr(c) for c in range(0x23, sys.maxunicode + 1) if not 0xD800 <= c <= 0xDFFF]
 
 
@@ -28,7 +28,7 @@ async def a_put_can_be_read_back(lab: Lab) -> None:
 
 
 async def a_delete_removes(lab: Lab) -> None:
-    """A deleted record is absent; deleting nothing is fine; the key can be put again."""
+    """A deleted record is absent. Deleting an absent record succeeds. The key can be put again."""
     await lab.commit(Delete(lab.key("never")))
     await lab.put("a")
     await lab.put("b")
@@ -40,7 +40,7 @@ async def a_delete_removes(lab: Lab) -> None:
 
 
 async def every_character_survives(lab: Lab) -> None:
-    """Values hold all of Unicode as JSON text, keys all that `keys.join` can make."""
+    """Values can contain all of Unicode as JSON text, keys all results of `keys.join`."""
     texts = [
         "".join(_KEY_CHARACTERS[start : start + 250])
         for start in range(0, len(_KEY_CHARACTERS), 250)
@@ -58,7 +58,7 @@ async def every_character_survives(lab: Lab) -> None:
 
 
 async def the_largest_record_survives(lab: Lab) -> None:
-    """A record of the largest value and keys can be put, read, scanned and deleted."""
+    """A record with the largest value and keys can be put, read, scanned and deleted."""
     sort = "é" * (limits.SORT_BYTES_MAX // 2)
     partition = lab.partition + "p" * (limits.PARTITION_BYTES_MAX - len(lab.partition.encode()))
     value = msgspec.json.encode("v" * (limits.VALUE_BYTES_MAX - 2))
@@ -73,7 +73,7 @@ async def the_largest_record_survives(lab: Lab) -> None:
 
 
 async def get_answers_in_the_order_asked(lab: Lab) -> None:
-    """A get has one answer for each key asked, in that order, None for what is absent."""
+    """A get returns one result per requested key, in that order, None for absent records."""
     for sort in "abc":
         await lab.put(sort, f'"{sort}"'.encode())
     wanted = [b'"c"', None, b'"a"', b'"b"', b'"a"', None, b'"c"']
@@ -87,7 +87,7 @@ async def get_answers_in_the_order_asked(lab: Lab) -> None:
 
 
 async def partitions_are_apart(lab: Lab) -> None:
-    """The same sort key in another partition, or another split of the same text, is another."""
+    """Equal sort keys in different partitions are different records."""
     apart = ["", "#", "#1", "1", "%", "A", "a"]
     for index, name in enumerate(apart):
         await lab.commit(Put(lab.key("k", name), str(index).encode()))
@@ -101,12 +101,12 @@ async def partitions_are_apart(lab: Lab) -> None:
 
 
 async def a_failed_expectation_applies_nothing(lab: Lab) -> None:
-    """One failing expectation among many writes, in any place: nothing at all is changed."""
+    """If one expectation fails, at any position among many writes, nothing is changed."""
     kept = [f"kept{i}" for i in range(3)]
     for sort in kept:
         await lab.put(sort, b'"old"')
     version = version_of(await lab.get("kept0"))
-    await lab.put("kept0", b'"old"')  # so that `version` is no longer right
+    await lab.put("kept0", b'"old"')  # so that `version` is outdated
     failing: list[Write] = [
         Put(lab.key("kept0"), b'"new"', None, ABSENT),
         Put(lab.key("kept0"), b'"new"', None, version),
@@ -133,7 +133,7 @@ async def a_failed_expectation_applies_nothing(lab: Lab) -> None:
 
 
 async def expectations_hold_or_conflict(lab: Lab) -> None:
-    """Any, absent and a version, for put, delete and check, on what is there and what is not."""
+    """Put, delete and check with any, absent and version, on existing and absent records."""
     for place, there in (("there", True), ("none", False), ("deleted", False)):
         for kind in (Put, Delete, Check):
             cases: list[tuple[str, bool]] = [("any", True), ("absent", not there)]
@@ -169,7 +169,7 @@ async def expectations_hold_or_conflict(lab: Lab) -> None:
 
 
 async def an_expectation_guards_its_own_key(lab: Lab) -> None:
-    """The right version of another record, or of the same sort key elsewhere, is wrong here."""
+    """The version of another record, or of the same sort key elsewhere, is a conflict."""
     here = await lab.put("a")
     there = await lab.commit(Put(lab.key("a", "other"), b"1"))
     with refused(Conflict, "conflict", "the version of another partition's record"):
@@ -202,7 +202,7 @@ async def conflict_names_the_failing_keys(lab: Lab) -> None:
 
 
 async def one_commit_has_one_version(lab: Lab) -> None:
-    """All puts of a commit show the version it returned; no other commit has it."""
+    """All puts of a commit have the version that it returned; no other commit has it."""
     versions: list[Version] = []
     for round_ in range(3):
         puts = [Put(lab.key(sort), str(round_).encode()) for sort in "abc"]
@@ -216,7 +216,7 @@ async def one_commit_has_one_version(lab: Lab) -> None:
 
 
 async def versions_are_never_reused(lab: Lab) -> None:
-    """After delete and new put, also of the same value, an old version is no longer right."""
+    """After a delete and a new put, even of the same value, an old version is a conflict."""
     versions: list[Version] = []
     for _ in range(5):
         versions.append(await lab.put("a", expect=ABSENT))
@@ -231,7 +231,7 @@ async def versions_are_never_reused(lab: Lab) -> None:
 
 
 async def a_commit_of_checks_changes_nothing(lab: Lab) -> None:
-    """Checks alone succeed or conflict, and leave values and versions as they are."""
+    """Commits with only checks succeed or conflict, and leave values and versions unchanged."""
     versions = {sort: await lab.put(sort) for sort in "ab"}
     before = await lab.get_many("abc")
     right = [Check(lab.key(sort), version) for sort, version in versions.items()]
@@ -244,7 +244,7 @@ async def a_commit_of_checks_changes_nothing(lab: Lab) -> None:
 
 
 async def a_check_guards_the_other_writes(lab: Lab) -> None:
-    """A write that expects nothing itself is held back by a failing check beside it."""
+    """A write without an expectation is not applied if a check in the same commit fails."""
     version = await lab.put("head")
     await lab.commit(Check(lab.key("head"), version), Put(lab.key("a"), b"1"))
     await lab.put("head", b"2")

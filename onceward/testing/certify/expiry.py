@@ -17,7 +17,7 @@ from onceward.testing.certify.lab import (
 
 
 async def an_expired_record_is_absent_for_get(lab: Lab) -> None:
-    """A get shows a record until the last millisecond before it expires, and not from then on."""
+    """A get returns a record until the last millisecond before its expiry."""
     due_ms = lab.now_ms + HOUR_MS
     await lab.put("a", expires_at_ms=due_ms)
     await lab.put("b")
@@ -27,7 +27,7 @@ async def an_expired_record_is_absent_for_get(lab: Lab) -> None:
 
 
 async def an_expired_record_is_absent_for_scan(lab: Lab) -> None:
-    """A scan leaves out what has expired, and goes on until its limit is reached."""
+    """A scan omits expired records, and continues until its limit is reached."""
     due_ms = lab.now_ms + HOUR_MS
     for sort in "abcdefgh":
         await lab.put(sort, expires_at_ms=due_ms if sort in "abdeh" else None)
@@ -38,7 +38,7 @@ async def an_expired_record_is_absent_for_scan(lab: Lab) -> None:
 
 
 async def an_expired_record_is_absent_for_expectations(lab: Lab) -> None:
-    """To expect absence of what has expired is right, to expect its version is a conflict."""
+    """An expectation of absence holds for an expired record; its version is a conflict."""
     due_ms = lab.now_ms + HOUR_MS
     versions = {sort: await lab.put(sort, expires_at_ms=due_ms) for sort in "abcdef"}
     for sort, version in versions.items():
@@ -64,7 +64,7 @@ async def an_expired_record_is_absent_for_expectations(lab: Lab) -> None:
 
 
 async def a_deleted_expired_record_is_gone(lab: Lab) -> None:
-    """Deleting what has expired by the commit's time removes it for every time."""
+    """Deleting a record that is expired by the commit's time removes it for every time."""
     due_ms = lab.now_ms + HOUR_MS
     await lab.put("a", expires_at_ms=due_ms)
     await lab.commit(Delete(lab.key("a")), now_ms=due_ms)
@@ -73,7 +73,7 @@ async def a_deleted_expired_record_is_gone(lab: Lab) -> None:
 
 
 async def the_time_of_the_call_decides(lab: Lab) -> None:
-    """Only the `now_ms` of a call counts, whatever calls came before, within the sweep's slack."""
+    """Only the `now_ms` of a call counts, regardless of earlier calls, within the sweep's slack."""
     due_ms = lab.now_ms + limits.SWEEP_SLACK_MS // 2
     later_ms = due_ms + limits.SWEEP_SLACK_MS // 3
     version = await lab.put("a", expires_at_ms=due_ms)
@@ -87,7 +87,7 @@ async def the_time_of_the_call_decides(lab: Lab) -> None:
 
 
 async def what_is_put_expired_is_absent(lab: Lab) -> None:
-    """A put whose expiry has passed already leaves nothing to see, also no older value."""
+    """A put with a past expiry leaves the record absent, including any older value."""
     await lab.put("a")
     for expires_at_ms in (lab.now_ms, lab.now_ms - 1, 1):
         await lab.put("a", b"2", expires_at_ms=expires_at_ms)
@@ -98,7 +98,7 @@ async def what_is_put_expired_is_absent(lab: Lab) -> None:
 
 
 async def a_put_replaces_the_expiry(lab: Lab) -> None:
-    """The last put alone says when a record expires: later, sooner, or never."""
+    """The last put determines the expiry of a record: later, sooner, or never."""
     lab.go_back()
     soon_ms, late_ms = lab.now_ms + HOUR_MS, lab.now_ms + 2 * HOUR_MS
     for sort, before, after in (
@@ -118,7 +118,7 @@ async def a_put_replaces_the_expiry(lab: Lab) -> None:
 
 
 async def drain(lab: Lab, now_ms: int) -> int:
-    """Sweep until nothing is left; returns how many were removed."""
+    """Sweep until nothing is left; returns the number of removed records."""
     total = 0
     while swept := await lab.engine.sweep(now_ms):
         total += swept
@@ -126,7 +126,8 @@ async def drain(lab: Lab, now_ms: int) -> int:
 
 
 async def _settle(lab: Lab) -> None:
-    """A sweep may leave to the engine what has not reached its place yet; after this, it has."""
+    """Reopen the engine: a sweep may skip records that the engine has not yet moved to the
+    table."""
     if lab.can("reopen"):
         await lab.reopen()
 
@@ -152,7 +153,7 @@ async def a_sweep_removes_what_expired_alone(lab: Lab) -> None:
 
 
 async def a_sweep_spares_what_was_put_again(lab: Lab) -> None:
-    """An expiry that was overwritten removes nothing, also if the record was put anew."""
+    """A replaced expiry removes nothing, even if the record was deleted and put again."""
     lab.go_back()
     due_ms = lab.now_ms + HOUR_MS
     await drain(lab, due_ms)
@@ -173,7 +174,7 @@ async def a_sweep_spares_what_was_put_again(lab: Lab) -> None:
 
 
 async def a_sweep_spares_what_is_put_meanwhile(lab: Lab) -> None:
-    """Records put again while a sweep runs are there afterwards."""
+    """Records that are put again during a sweep are kept."""
     lab.go_back()
     due_ms = lab.now_ms + HOUR_MS
     sorts = [f"{i:03}" for i in range(200)]
@@ -199,7 +200,7 @@ async def a_sweep_spares_what_is_put_meanwhile(lab: Lab) -> None:
 
 
 async def a_sweep_keeps_to_its_limit(lab: Lab) -> None:
-    """A sweep says how many it removed, at most `limit`; none means that none are left."""
+    """A sweep returns the number of removed records, at most `limit`; 0 means none are left."""
     lab.go_back()
     due_ms = lab.now_ms + HOUR_MS
     await drain(lab, due_ms)

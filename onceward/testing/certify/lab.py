@@ -13,25 +13,25 @@ from onceward.errors import Conflict, OncewardError
 from onceward.keys import Key
 
 Remake = Callable[[Any], Engine | Awaitable[Engine]]
-"""Given an engine, makes another one, not yet open, on the same database."""
+"""Creates another unopened engine on the database of the given one."""
 
 HOUR_MS = 3_600_000
 
 
 class Violation(Exception):
-    """An engine did not keep a guarantee; the message says what was seen."""
+    """An engine violated a guarantee; the message has the observed behaviour."""
 
 
 class NotApplicable(Exception):
-    """A check needs something that was not given, such as a way to reopen the engine."""
+    """A check needs a function that is missing, such as one to reopen the engine."""
 
 
 class Lab:
-    """An engine under test and what belongs to one check.
+    """An engine under test with the state of one check.
 
-    Checks keep to partitions that start with `partition`, so that all can share one
-    database. `now_ms` is the time for every call unless a check says otherwise; it is
-    about the real one, so that engines that also expire records by themselves agree.
+    Checks use partitions that start with `partition`, so that all can share one database. `now_ms`
+    is the default time of every call. It is close to the real time, for engines that also expire
+    records by themselves.
     """
 
     def __init__(
@@ -68,36 +68,37 @@ class Lab:
             try:
                 await engine.close()
             except Exception:
-                if error is None:  # else what the check has seen says more
+                if error is None:  # otherwise the error of the check is more informative
                     raise
 
     def can(self, way: str) -> bool:
         return self._ways[way] is not None
 
     def need(self, way: str) -> None:
-        """End the check here unless that way to another engine was given."""
+        """End the check here unless the function `way` was given."""
         if not self.can(way):
             raise NotApplicable(f"no way to {way} was given")
 
     async def reopen(self) -> None:
-        """Close the engine and go on with another on the same database."""
+        """Close the engine and continue with another one on the same database."""
         await self.engine.close()
         self.engine = await self._another("reopen")
 
     async def crash(self) -> None:
-        """Drop everything that is not durable and go on with what is left."""
-        # A close would write what the crash must have lost.
+        """Drop all data that is not durable and continue with the rest."""
+        # Closing would write data that the crash must lose.
         self._made.remove(self.engine)
         self.engine = await self._another("crash")
 
     async def both(self) -> list[Engine]:
-        """Two engines on the same database where the engine can be shared, else the one."""
+        """Two engines on the same database if the engine can be shared, else one."""
         if not self.can("second"):
             return [self.engine]
         return [self.engine, await self._another("second")]
 
     def go_back(self) -> None:
-        """Go on a day earlier: what expires then may be swept, whatever clock the engine has."""
+        """Continue a day earlier, so that expired records may be swept by any clock of the
+        engine."""
         self.now_ms -= 24 * HOUR_MS
 
     def key(self, sort: str, apart: str = "") -> Key:
@@ -164,12 +165,12 @@ def holds(truth: object, otherwise: str) -> None:
 
 def version_of(record: Record | None) -> Version:
     if record is None:
-        raise Violation("a record that was put is not there")
+        raise Violation("a record that was put is missing")
     return record.version
 
 
 class Refusal:
-    """The error that `refused` has met."""
+    """The error that `refused` has caught."""
 
     error: OncewardError
 
@@ -193,19 +194,19 @@ def refused(kind: type[OncewardError], code: str, what: str) -> Iterator[Refusal
 
 
 async def sharing(*calls: Coroutine[Any, Any, Any]) -> list[Any]:
-    """Run all at once; returns their results. None is left running when one fails."""
+    """Run all calls concurrently; returns their results. If one fails, the others are cancelled."""
     tasks = [asyncio.create_task(call) for call in calls]
     try:
         await asyncio.wait(tasks)
     finally:
         await abandon(*tasks)
     for task in tasks:
-        holds(not task.cancelled(), "a call ended as cancelled although no one cancelled it")
+        holds(not task.cancelled(), "a call ended as cancelled although nothing cancelled it")
     return [task.result() for task in tasks]
 
 
 async def race(*calls: Coroutine[Any, Any, Any]) -> list[Any]:
-    """Run all at once; returns their results, a `Conflict` standing for itself."""
+    """Run all calls concurrently; returns their results, or the `Conflict` they raised."""
 
     async def outcome(call: Coroutine[Any, Any, Any]) -> Any:
         try:
@@ -217,7 +218,7 @@ async def race(*calls: Coroutine[Any, Any, Any]) -> list[Any]:
 
 
 async def abandon(*tasks: "asyncio.Task[Any]") -> None:
-    """Cancel what still runs, and wait until it has ended, whatever it ends with."""
+    """Cancel running tasks, and wait until they have ended with any result."""
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)

@@ -46,7 +46,7 @@ async def a_closed_engine_refuses(lab: Lab) -> None:
 
 
 async def closing_settles_what_is_under_way(lab: Lab) -> None:
-    """A commit met by a close either returns and is there, or is refused and is not."""
+    """A commit during a close either returns and is durable, or is rejected and not applied."""
     lab.need("reopen")
     tasks = {
         sort: asyncio.create_task(lab.put(sort, f'"{sort}"'.encode()))
@@ -97,7 +97,7 @@ async def reopening_keeps_everything(lab: Lab) -> None:
 
 
 async def versions_are_not_reused_after_reopening(lab: Lab) -> None:
-    """A version from before a restart is never given again, also if its record was deleted."""
+    """A version is never reused after a restart, even if its record was deleted."""
     lab.need("reopen")
     versions: list[Version] = []
     for _ in range(3):
@@ -111,7 +111,7 @@ async def versions_are_not_reused_after_reopening(lab: Lab) -> None:
 
 
 async def an_answered_commit_survives_a_crash(lab: Lab) -> None:
-    """What was answered before a crash is there after it; of the rest, nothing is in part."""
+    """Acknowledged commits survive a crash; other commits are complete or absent."""
     lab.need("crash")
     for round_ in range(8):
         answered = await _write_until_crash(lab, f"{round_}", 1 + 10 * round_)
@@ -124,7 +124,7 @@ async def an_answered_commit_survives_a_crash(lab: Lab) -> None:
 
 
 async def _write_until_crash(lab: Lab, prefix: str, answers_min: int) -> set[str]:
-    """Crash the engine under load once it has answered so often; returns what was answered."""
+    """Crash the engine under load after a number of responses; returns the acknowledged commits."""
     answered: set[str] = set()
     enough = asyncio.Event()
     engine = lab.engine
@@ -153,7 +153,7 @@ async def _write_until_crash(lab: Lab, prefix: str, answers_min: int) -> set[str
 
 
 async def what_survives_has_its_past(lab: Lab) -> None:
-    """A commit that survived a crash has all commits before it that it was based on."""
+    """If a commit survives a crash, all commits that it was based on survive."""
     lab.need("crash")
     for _ in range(4):
         await _count_until_crash(lab)
@@ -165,7 +165,7 @@ async def what_survives_has_its_past(lab: Lab) -> None:
 
 
 async def _a_moment(lab: Lab) -> None:
-    """Some turns of the loop, or some time: a crash must find commits in any state."""
+    """Wait for some turns of the loop or some time, so that crashes hit commits in any state."""
     if lab.random.random() < 0.3:
         await asyncio.sleep(lab.random.random() * 0.003)
     else:
@@ -174,7 +174,7 @@ async def _a_moment(lab: Lab) -> None:
 
 
 async def _count_until_crash(lab: Lab) -> None:
-    """Commit a chain, each link as soon as the one before is visible, and crash in the middle."""
+    """Commit a chain, each link as soon as the previous one is visible, and crash in the middle."""
     engine = lab.engine
     links: list[asyncio.Task[Any]] = []
 
@@ -201,7 +201,7 @@ async def _count_until_crash(lab: Lab) -> None:
 
 
 async def a_checked_read_survives_a_crash(lab: Lab) -> None:
-    """When a check of what was read has returned, what was read is there after a crash."""
+    """After a check of a read has returned, the record that was read survives a crash."""
     lab.need("crash")
     for turn in range(12):
         engine, key = lab.engine, lab.key(f"{turn}")
@@ -214,7 +214,7 @@ async def a_checked_read_survives_a_crash(lab: Lab) -> None:
         await asyncio.wait([seen, commit], return_when=asyncio.FIRST_COMPLETED)
         [record] = await engine.get([key], lab.now_ms)
         expect: Expectation = ABSENT if record is None else record.version
-        # A check that expects nothing waits as well: it stands for what a scan has shown.
+        # A check without an expectation waits as well: it represents the result of a scan.
         await engine.commit([Check(key, ANY if turn % 3 == 1 else expect)], lab.now_ms)
         await lab.crash()
         await abandon(commit)
@@ -223,7 +223,7 @@ async def a_checked_read_survives_a_crash(lab: Lab) -> None:
 
 
 async def versions_are_not_reused_after_a_crash(lab: Lab) -> None:
-    """A version that was answered is never given again, also after a crash and a delete."""
+    """An acknowledged version is never reused, even after a crash and a delete."""
     lab.need("crash")
     versions: list[Version] = []
     for _ in range(4):

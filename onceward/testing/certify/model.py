@@ -11,7 +11,7 @@ _SORTS = ["a", "a#", "a#1", "a$21", "aa", "b", "b#\u00e9", "\uffff", "\U00010000
 
 
 class _Model:
-    """A plain dict and the rules, written down once more as simply as can be."""
+    """A dict with an independent and simple implementation of the rules."""
 
     def __init__(self) -> None:
         self.rows: dict[tuple[str, str], tuple[bytes, Version, int | None]] = {}
@@ -60,7 +60,7 @@ class _Model:
 
 
 async def a_random_history_agrees_with_a_model(lab: Lab) -> None:
-    """Hundreds of random commits, gets, scans, sweeps and restarts, each answer as the model's."""
+    """Random commits, gets, scans, sweeps and restarts have the same results as a model."""
     model = _Model()
     now_ms = lab.now_ms
     for step in range(_STEPS):
@@ -79,7 +79,7 @@ def _write(lab: Lab, model: _Model, now_ms: int, value: bytes, key: tuple[str, s
     chance = lab.random
     row = model.see(key, now_ms)
     right = ABSENT if row is None else row[1]
-    # Mostly right, so that most commits succeed; else anything, also versions long gone.
+    # Mostly right, so that most commits succeed; otherwise anything, including old versions.
     wrong: list[Any] = [ABSENT, *sorted(model.versions, key=str)[:5]]
     expect = chance.choices([ANY, right, chance.choice(wrong)], [10, 10, 1])[0]
     kind = chance.random()

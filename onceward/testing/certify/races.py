@@ -1,7 +1,6 @@
 """Checks of concurrent commits and reads, cancelled commits, and `visible`.
 
-Where the engine can be shared, half of the callers use a second engine on the same
-database.
+If the engine can be shared, half of the callers use a second engine on the same database.
 """
 
 import asyncio
@@ -28,23 +27,23 @@ _TRIES_MAX = 500
 
 
 async def _turns(count: int) -> None:
-    """Let other tasks of this event loop run."""
+    """Yield to other tasks of this event loop."""
     for _ in range(count):
         await asyncio.sleep(0)
 
 
 async def _retry(call: Callable[[], Awaitable[None]]) -> None:
-    """Repeat the coroutine function until it meets no conflict."""
+    """Repeat a call until it has no conflict."""
     for turn in range(_TRIES_MAX):
         try:
             return await call()
         except Conflict:
             await _turns(turn % 7)
-    raise Violation(f"{_TRIES_MAX} conflicts in a row: no one makes progress")
+    raise Violation(f"{_TRIES_MAX} conflicts in a row: no progress")
 
 
 async def no_update_is_lost(lab: Lab) -> None:
-    """Callers that count up one record by compare-and-set, retrying, all count."""
+    """Concurrent increments of one record by compare-and-set with retries all count."""
     engines = await lab.both()
     key = lab.key("counter")
     await lab.put("counter", b"0")
@@ -66,7 +65,7 @@ async def no_update_is_lost(lab: Lab) -> None:
 
 
 async def one_insert_wins(lab: Lab) -> None:
-    """Of callers that put the same absent key at once, one succeeds and all others conflict."""
+    """Of concurrent puts of the same absent key, one succeeds and all others conflict."""
     engines = await lab.both()
     for round_ in range(5):
         key = lab.key(f"{round_}")
@@ -86,7 +85,7 @@ async def one_insert_wins(lab: Lab) -> None:
 
 
 async def opposite_orders_do_not_deadlock(lab: Lab) -> None:
-    """Commits that name the same keys in opposite orders all end, one after the other."""
+    """Commits with the same keys in opposite orders all end."""
     engines = await lab.both()
     sorts = [f"{i}" for i in range(8)]
 
@@ -104,7 +103,7 @@ async def opposite_orders_do_not_deadlock(lab: Lab) -> None:
 
 
 async def crossed_checks_exclude_each_other(lab: Lab) -> None:
-    """Two commits that each write what the other checks cannot both succeed."""
+    """Two commits that each write a record that the other checks cannot both succeed."""
     engines = await lab.both()
     for round_ in range(8):
         a, b = lab.key(f"{round_}a"), lab.key(f"{round_}b")
@@ -152,7 +151,7 @@ async def a_get_is_of_one_moment(lab: Lab) -> None:
 
 
 async def transfers_keep_the_sum(lab: Lab) -> None:
-    """Concurrent transfers between records neither make nor lose anything."""
+    """Concurrent transfers between records keep the total."""
     engines = await lab.both()
     sorts = [f"{i}" for i in range(5)]
     await lab.commit(*(Put(lab.key(sort), b"100") for sort in sorts))
@@ -181,7 +180,7 @@ async def transfers_keep_the_sum(lab: Lab) -> None:
 
 
 async def an_answered_commit_is_seen_by_all(lab: Lab) -> None:
-    """When a commit has returned, every later read shows it, on every engine that shares it."""
+    """After a commit has returned, every read shows it, on every engine of the database."""
     engines = await lab.both()
     for turn in range(10):
         writer, reader = engines[turn % len(engines)], engines[(turn + 1) % len(engines)]
@@ -212,7 +211,7 @@ async def visible_comes_once(lab: Lab) -> None:
 
 
 async def visible_means_readable(lab: Lab) -> None:
-    """From `visible` on, reads show the commit and its version is the one to expect."""
+    """From `visible` on, reads show the commit, and its version is the expected one."""
     engine, key = lab.engine, lab.key("a")
     tasks: list[asyncio.Task[Any]] = []
 
@@ -237,7 +236,7 @@ async def visible_means_readable(lab: Lab) -> None:
 
 
 async def _moments(lab: Lab) -> list[Callable[[], Awaitable[None]]]:
-    """Ways to let a commit get further and further: by turns of the loop, then by time."""
+    """Increasing delays for a commit in progress: turns of the loop, then time."""
     clock = asyncio.get_running_loop().time
     start = clock()
     await lab.put("measured")
@@ -247,7 +246,7 @@ async def _moments(lab: Lab) -> list[Callable[[], Awaitable[None]]]:
 
 
 async def a_cancelled_commit_is_whole(lab: Lab) -> None:
-    """A commit cancelled at any moment is applied whole or not at all; once visible, it stays."""
+    """A commit cancelled at any moment is complete or absent; once visible, it stays."""
     for number, pause in enumerate(await _moments(lab)):
         sorts = [f"{number}.{i}" for i in range(5)]
         await lab.put(sorts[0], b'"old"')
@@ -258,7 +257,7 @@ async def a_cancelled_commit_is_whole(lab: Lab) -> None:
         await pause()
         await abandon(task)
         before, after = [b'"old"', *[None] * 4], [None, *[b'"new"'] * 4]
-        # It may still be on its way: what is seen must be whole at any time.
+        # It may still be in flight: it must be complete or absent at any time.
         for _ in range(5):
             seen = await lab.values(sorts)
             holds(seen in (before, after), f"commit {number}, cancelled, left {seen}")
@@ -270,7 +269,7 @@ async def a_cancelled_commit_is_whole(lab: Lab) -> None:
 
 
 async def cancelling_one_spares_the_others(lab: Lab) -> None:
-    """Of commits made at the same time, only the cancelled one is affected."""
+    """Cancelling one of several concurrent commits does not affect the others."""
     for number, pause in enumerate(await _moments(lab)):
         tasks = [
             asyncio.create_task(lab.put(f"{number}.{i}", str(i).encode(), expect=ABSENT))

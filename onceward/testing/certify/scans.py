@@ -6,7 +6,7 @@ from onceward import keys, limits
 from onceward.engine.base import Delete, Put
 from onceward.testing.certify.lab import Lab, same
 
-# Sorted as bytes. Locales, UTF-16 and numeric sorting each put some of them elsewhere.
+# Sorted as bytes. Locales, UTF-16 and numeric sorting would each order some of them differently.
 _ORDERED = [
     "#",
     "$20",
@@ -46,7 +46,7 @@ async def _fill(lab: Lab, sorts: list[str]) -> None:
 
 
 async def a_scan_sorts_as_bytes(lab: Lab) -> None:
-    """Records come in the order of their sort keys as UTF-8, whatever order they were put in."""
+    """Records are ordered by their sort keys as UTF-8, regardless of the order of puts."""
     await _fill(lab, _ORDERED)
     same(await lab.scan(), _ORDERED, "the order of a scan")
     for index in range(0, len(_ORDERED), 4):
@@ -66,7 +66,7 @@ async def a_scan_returns_whole_records(lab: Lab) -> None:
 
 
 async def a_scan_keeps_its_bounds(lab: Lab) -> None:
-    """`start` is included, `end` is not; bounds need not be there, nor be in order."""
+    """`start` is included, `end` is excluded; bounds need not exist or be in order."""
     await _fill(lab, list("bdfh"))
     wanted = {
         ("", None): "bdfh",
@@ -93,7 +93,7 @@ async def a_scan_keeps_its_bounds(lab: Lab) -> None:
 
 
 async def a_scan_finds_what_extends_a_key(lab: Lab) -> None:
-    """`keys.below` bounds exactly the extensions of a key, `keys.after` goes on behind one."""
+    """`keys.below` bounds exactly the extensions of a key; `keys.after` continues behind a key."""
     inside = [keys.join("room", 7), keys.join("room", 7, "a"), keys.join("room", "\U0010ffff")]
     around = [keys.join("roo"), keys.join("room"), keys.join("room!"), keys.join("roomy", 7)]
     await _fill(lab, inside + around)
@@ -111,7 +111,8 @@ async def a_scan_finds_what_extends_a_key(lab: Lab) -> None:
 
 
 async def a_scan_stops_at_its_limit(lab: Lab) -> None:
-    """The first `limit` records in order, or the last when reversed; fewer only at the end."""
+    """A scan returns the first `limit` records, or the last when reversed; fewer only at the
+    end."""
     sorts = [f"{i:02}" for i in range(20)]
     await _fill(lab, sorts)
     for limit in (1, 2, 19, 20, 21, limits.SCAN_RECORDS_MAX):
@@ -125,7 +126,7 @@ async def a_scan_stops_at_its_limit(lab: Lab) -> None:
 
 
 async def a_reverse_scan_goes_backwards(lab: Lab) -> None:
-    """Reversed, the same records come from the end: the same bounds, the order turned round."""
+    """A reverse scan returns the same records within the same bounds, in reverse order."""
     await _fill(lab, _ORDERED)
     same(await lab.scan(reverse=True), _ORDERED[::-1], "the order of a reverse scan")
     start, end = _ORDERED[5], _ORDERED[15]
@@ -134,7 +135,7 @@ async def a_reverse_scan_goes_backwards(lab: Lab) -> None:
 
 
 async def a_scan_keeps_to_its_partition(lab: Lab) -> None:
-    """Neighbours by name, prefixes and extensions of a partition are never mixed in."""
+    """Scans exclude partitions with similar names, prefixes and extensions."""
     names = ["", "#", "#1", "$", "0", "a", "\U0010ffff"]
     for name in names:
         await lab.commit(Put(lab.key("k" + name, name), b"1"))
@@ -147,7 +148,7 @@ async def a_scan_keeps_to_its_partition(lab: Lab) -> None:
 
 
 async def a_scan_follows_changes(lab: Lab) -> None:
-    """Deleted records are gone, replaced ones show once and new, put again they are back."""
+    """Scans omit deleted records, show replaced ones once, and show records that are put again."""
     sorts = [f"{i:02}" for i in range(30)]
     await _fill(lab, sorts)
     same(await lab.scan(), sorts, "a scan before the changes")
@@ -174,7 +175,7 @@ async def a_scan_follows_changes(lab: Lab) -> None:
 
 
 async def a_scan_spans_pages(lab: Lab) -> None:
-    """A scan may be larger than any page of the storage below; the default limit applies."""
+    """A scan may exceed the page size of the storage; the default limit applies."""
     count = 2 * limits.SCAN_RECORDS_DEFAULT + 100
     sorts = [f"{i:05}" for i in range(count)]
     value = msgspec.json.encode("x" * 700)

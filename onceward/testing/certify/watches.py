@@ -5,13 +5,13 @@ import asyncio
 from onceward.engine.base import Delete, Put, Write
 from onceward.testing.certify.lab import Lab, NotApplicable, abandon, holds, same
 
-# Long enough for a slow database; no honest engine lets it pass.
+# Long enough for a slow database; a correct engine always gives a hint earlier.
 _HINT_S = 10.0
 _SHORT_S = 0.01
 
 
 async def a_change_gives_a_hint(lab: Lab) -> None:
-    """A put or delete in a partition wakes all who watch it, also those who wait only later."""
+    """A put or delete in a partition wakes all of its watches, including those that wait later."""
     _need_hints(lab)
     commits: dict[str, list[Write]] = {
         "a put": [Put(lab.key("a"), b"1")],
@@ -31,13 +31,13 @@ async def a_change_gives_a_hint(lab: Lab) -> None:
             try:
                 await asyncio.sleep(0)
                 await lab.commit(*writes)
-                holds(await waiting, f"no hint came to one who waited already for {what}")
+                holds(await waiting, f"no hint came to a waiting watch for {what}")
             finally:
                 await abandon(waiting)
 
 
 async def a_change_elsewhere_gives_a_hint(lab: Lab) -> None:
-    """A change made through another engine on the same database gives a hint, too."""
+    """A change by another engine on the same database gives a hint as well."""
     _need_hints(lab)
     lab.need("second")
     _, second = await lab.both()
@@ -48,7 +48,7 @@ async def a_change_elsewhere_gives_a_hint(lab: Lab) -> None:
 
 
 async def a_wait_ends_without_a_hint(lab: Lab) -> None:
-    """A wait returns when its time is up, and can be cancelled; `clear` forgets old hints."""
+    """A wait returns at its timeout, and can be cancelled; `clear` removes old hints."""
     with lab.engine.watch(lab.partition) as watch:
         await lab.put("a")
         watch.clear()
@@ -63,7 +63,7 @@ async def a_wait_ends_without_a_hint(lab: Lab) -> None:
 
 
 async def a_watch_can_be_closed(lab: Lab) -> None:
-    """A closed watch costs nothing and disturbs no one; closing it twice is closing it once."""
+    """Closing a watch affects no other watch. Closing is idempotent."""
     kept = lab.engine.watch(lab.partition)
     gone = lab.engine.watch(lab.partition)
     gone.close()

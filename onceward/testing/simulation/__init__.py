@@ -1,17 +1,17 @@
 """The simulator: whole nodes from one seed, checked by independent models.
 
-`simulate(Scenario, seed=7)` makes a world: servers with clocks of their own, one database,
-clients, and a network that delays, reorders, duplicates and drops. Nodes crash at every
-point of a commit and at random moments, start again, stand still for longer than their
-leases, and have their wall clocks set; the database conflicts, is away, loses answers, and
-applies commits that were given up on. All of it, the order of every callback included, is
-drawn from the seed and happens in virtual time: the same seed is the same run.
+`simulate(Scenario, seed=7)` creates a world: servers with separate clocks, one database, clients,
+and a network that delays, reorders, duplicates and drops messages. Nodes crash at every point of a
+commit and at random moments, restart, and pause for longer than their leases. Their wall clocks are
+changed. The database reports conflicts, is unavailable, loses responses, and applies commits
+late. All of it, including the order of callbacks, is drawn from the seed and happens in virtual
+time: the same seed gives the same run.
 
-The code under test is the real one: `Store`, `Transaction`, `Clock` and `Ids`, and whatever
-a scenario runs on them. Judged is only what was told, what was committed, and what stands in
-the database in the end, by code that shares nothing with it.
+The code under test is the real one: `Store`, `Transaction`, `Clock` and `Ids`, and the code that a
+scenario runs on them. Checks use only responses, commits and the final records, and share no code
+with it.
 
-To put code of your own to the test, derive from `Scenario`; its docstring says how:
+To test your own code, derive from `Scenario` as its docstring describes:
 
     class Greeting(Scenario):
         def request(self, random):
@@ -36,15 +36,14 @@ To put code of your own to the test, derive from `Scenario`; its docstring says 
 
     simulate_many(Greeting, range(1000))
 
-A failure names its seed and the call that replays it. `simulate_many` also fails if some
-kind of fault never happened in its runs. From the command line:
+A failure names its seed and the call that replays it. `simulate_many` also fails if some kind of
+fault never occurred in its runs. From the command line:
 `python -m onceward.testing.simulate --scenario schedule --seeds 10000 --jobs 2`.
 
-Where things are: `scenario` is the class to derive from, `world` runs it, `weather` decides
-what goes wrong, `network` and `database` carry it out, `history` is what a judge sees,
-`linear` decides whether a register was linearizable, and `run` is the way in. `core` is the
-scenario that judges the store itself, `schedule` the one for jobs and the nodes that divide
-them among themselves.
+Modules: `scenario` has the class to derive from, and `world` runs it. `weather` decides on faults,
+`network` and `database` carry them out. `history` is the input of checks, `linear` checks
+registers for linearizability, and `run` has the public functions. `core` is the scenario for the
+store, `schedule` the one for jobs and the nodes that divide them.
 """
 
 from onceward.testing.simulation.history import (

@@ -16,7 +16,7 @@ SCENARIOS = {
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run what the arguments say; returns the exit code: 1 if a promise was broken."""
+    """Run the command; returns the exit code: 1 after a violation."""
     options = _parser().parse_args(arguments)
     scenario = _scenario(options.scenario)
     out = sys.stdout
@@ -46,20 +46,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m onceward.testing.simulate",
-        description="Run whole nodes from a seed, with everything going wrong, and judge them.",
+        description="Run whole nodes with faults from a seed, and check their guarantees.",
     )
     parser.add_argument(
         "--scenario", default="core", help="core, schedule or module:Class (default: core)"
     )
     many = parser.add_argument_group("many runs")
-    many.add_argument("--seeds", type=int, help="how many (default: until the time is up)")
-    many.add_argument("--first", type=int, default=0, help="the first seed (default: 0)")
+    many.add_argument("--seeds", type=int, help="number of seeds [until the time is up]")
+    many.add_argument("--first", type=int, default=0, help="first seed [0]")
     many.add_argument("--seconds", type=float, help="stop after this time")
     many.add_argument("--jobs", type=int, default=1, help="processes (default: 1)")
     one = parser.add_argument_group("one run")
-    one.add_argument("--seed", type=int, help="replay this one")
-    one.add_argument("--mode", choices=("shared", "local"), help="not as the seed says")
-    one.add_argument("--servers", type=int, help="not as the seed says")
+    one.add_argument("--seed", type=int, help="replay this seed")
+    one.add_argument("--mode", choices=("shared", "local"), help="mode [drawn from the seed]")
+    one.add_argument("--servers", type=int, help="number of servers [drawn from the seed]")
     one.add_argument("--trace", action="store_true", help="show every event")
     return parser
 
@@ -68,5 +68,5 @@ def _scenario(place: str) -> type[Scenario]:
     module, _, name = SCENARIOS.get(place, place).partition(":")
     found = getattr(importlib.import_module(module), name, None)
     if not (isinstance(found, type) and issubclass(found, Scenario)):
-        raise SystemExit(f"{place} is not a Scenario: write module:Class")
+        raise SystemExit(f"{place} is not a Scenario; use module:Class")
     return found

@@ -1,9 +1,8 @@
 """The simulated database, in two variants.
 
-"shared" is like PostgreSQL: several nodes use it over a network, it never crashes, answers
-may be lost. "local" is like the SQLite engine: it lives in its one node's process, a commit
-shows at once and is durable only after a sync, and a crash leaves the durable part, or
-a little more.
+"shared" is like PostgreSQL: several nodes use it over a network, it never crashes, and responses
+may be lost. "local" is like the SQLite engine: it runs in the process of its only node. A commit is
+visible immediately and durable after a sync. A crash leaves the durable part, or a little more.
 """
 
 import asyncio
@@ -25,37 +24,37 @@ from onceward.testing.simulation.history import Applied, Stored
 
 
 class Database(ABC):
-    """Where the records of a world are, whatever happens to its nodes."""
+    """The records of a world, independent of its nodes."""
 
     faults: type[FaultEngine]
     journal: list[Applied]
 
     @abstractmethod
     def connect(self) -> Engine:
-        """An engine for a node that starts."""
+        """An engine for a starting node."""
 
     @abstractmethod
     def crash(self) -> int:
-        """A node has crashed; returns how many commits that leaves undone."""
+        """A node has crashed; returns the number of commits that are lost."""
 
     @abstractmethod
     def settled(self) -> bool:
-        """Whether all that was committed is durable."""
+        """Whether all commits are durable."""
 
     def commits(self) -> list[Applied]:
-        """What was committed and would still be there after everything has crashed."""
+        """The commits that would survive a crash of everything."""
         return self.journal
 
     @abstractmethod
     def calm(self) -> None:
-        """From now on nothing is slow."""
+        """Stop slow operations from now on."""
 
     @abstractmethod
     def memory(self) -> Memory:
-        """The records as they would be found after everything has crashed."""
+        """The records as they would be after a crash of everything."""
 
     def final(self) -> dict[Key, Stored]:
-        """The records, read without the help of an engine."""
+        """The records, read without an engine."""
         rows = [
             record
             for partition in self.memory().table.partitions.values()
@@ -66,7 +65,7 @@ class Database(ABC):
 
 
 class SharedDatabase(Database):
-    """A server of its own: what arrives there is applied and durable."""
+    """A separate server: commits that arrive are applied and durable."""
 
     faults = FaultEngine
 
@@ -95,7 +94,7 @@ _SERVER_KEY = bytes(range(32))
 
 
 class SharedEngine(MemoryEngine):
-    """Notes what it has applied."""
+    """Records the commits that it has applied."""
 
     def own_key(self) -> bytes | None:
         return _SERVER_KEY
@@ -145,7 +144,7 @@ class LocalDatabase(Database):
         return self._random.random() * (self.slow_sync_s if slow else 2 * self.sync_s)
 
     def crash(self) -> int:
-        """Keep the durable part of the journal, and of the rest as much as had got through."""
+        """Keep the durable part of the journal, and a random part of the rest."""
         if self._engine is not None:
             self._engine.dead = True
             self._engine = None
@@ -178,13 +177,13 @@ class LocalDatabase(Database):
                         heapq.heappush(memory.expiries, expiry)
                 elif type(write) is Delete:
                     memory.table.drop(write.key)
-        # Versions of commits that were lost in a crash are not used again either.
+        # Versions of commits that were lost in a crash are not reused either.
         memory.version = self._version
         return memory
 
 
 class LocalEngine(Engine):
-    """Shows a commit at once, and returns from it when it is durable."""
+    """Shows a commit immediately, and returns from it when it is durable."""
 
     shared = False
 
@@ -273,8 +272,8 @@ class LocalEngine(Engine):
     def _sync(self) -> None:
         if not self._syncing and not self.dead and not self._disk.settled():
             self._syncing = True
-            # In the context in which the engine was made: a disk goes on with what it has
-            # begun when the process is paused.
+            # In the context in which the engine was created: a disk continues its operations when
+            # the process is paused.
             asyncio.get_running_loop().call_later(
                 self._disk.sync_time_s(),
                 self._synced,

@@ -1,9 +1,9 @@
 """The scenario for games: turn-based and hidden moves with clocks, checked after every commit.
 
-The judge follows the log of every match as it is written, and shares no code with what it judges:
-it knows the two games by itself, counts the time for each move, and holds what everyone is shown
-against what has been revealed. So it sees a move that should not count, one that is known too
-early, a clock that ends a game too soon, and a table that has gone on without its match.
+The checker follows the log of every match as it is written, and shares no code with the games under
+test. It implements the two games, counts the time for each move, and compares the displayed state
+with the revealed moves. It detects moves that should not count, moves revealed too early, clocks
+that end a game too soon, and tables that continue without their match.
 """
 
 import random
@@ -37,7 +37,7 @@ ROUNDS: Final = 2
 
 
 class Race(Rules):
-    """Add 1 or 2 in turn; who gets to the goal wins."""
+    """Players add 1 or 2 in turn; the player who reaches the goal wins."""
 
     name, seats = "race", ("X", "O")
 
@@ -55,7 +55,7 @@ class Race(Rules):
 
 
 class Bids(Rules):
-    """Bid 1 or 2 at the same time, hidden; who has bid more in all rounds wins."""
+    """Hidden, simultaneous bids of 1 or 2; the highest total of all rounds wins."""
 
     name, seats, simultaneous = "bids", ("X", "O"), True
 
@@ -76,7 +76,7 @@ class Bids(Rules):
 
 
 class Screen:
-    """A board that keeps what it is shown in records, for the judge."""
+    """A board that stores its displayed state in records, for the checker."""
 
     async def open(self, tx: Transaction, table: str) -> None:
         pass
@@ -90,11 +90,11 @@ class Screen:
 
 
 class Playings(Scenario):
-    """Clients let people join, leave, move, and lose and find their connections, at one table."""
+    """Clients make users join, leave, move, disconnect and reconnect, at one table."""
 
     clients = (2, 5)
     operations = (15, 35)
-    without = frozenset({"function run again"})  # most of it is run by the service
+    without = frozenset({"function run again"})  # the service runs most functions
     kinds = ("game won", "game drawn", "game lost on time", "game left", "hidden move")
     seats_type: ClassVar[type[Seats]] = Seats
     matches_type: ClassVar[type[Matches]] = Matches
@@ -114,13 +114,13 @@ class Playings(Scenario):
             "idle": random.choice(("back", "leave")),
             "waiting_ms": 6_000,
         }
-        # Nobody is there any more: games are lost on time, and then all have gone.
+        # All users have left: games end by time, and then the table is empty.
         self.calm_s = 70.0
         self._tables: dict[str, Tables] = {}
 
     async def prepare(self, store: Store) -> None:
         seats = self.seats_type(store.ids, self.slots)
-        nobody: Any = None  # plays yet
+        nobody: Any = None  # no user plays yet
         seats.referees[self.rules.name] = self.referee_type(self.rules, nobody, seats, Screen())
         policy = seats.policy_of(self.rules.name, self.policy)
         await store.run(lambda tx: seats.create(tx, TABLE, policy=policy, game=self.rules.name))
@@ -164,7 +164,7 @@ class Playings(Scenario):
             else:
                 answer = await getattr(seats, what)(tx, TABLE, user)
         except BadInput as error:
-            # Whoever is refused goes on with this transaction: so nothing of it may be left.
+            # The transaction continues after a rejection, so a rejected call must leave no writes.
             return {"refused": error.code, "what": what, "user": user}
         plain = msgspec.json.decode(msgspec.json.encode(answer))
         return {"what": what, "user": user, "move": pick, "answer": plain}
@@ -179,7 +179,7 @@ class Playings(Scenario):
 
 
 class Played:
-    """One match as the judge knows it, by its log alone."""
+    """One match, as reconstructed from its log."""
 
     def __init__(self, begun: Any) -> None:
         self.id: str = begun["id"]
@@ -187,7 +187,7 @@ class Played:
         self.players: dict[str, str] = begun["players"]
         self.log = 1
         self.told: list[list[Any]] = []
-        """What everyone may know."""
+        """The revealed moves."""
         self.pending: dict[str, int] = {}
         self.round_ms: int = begun["at_ms"]
         self.over = ""
@@ -316,7 +316,7 @@ class Umpire:
             self._count(f"game {how or ('won' if match.winners else 'drawn')}")
 
     def _judge_lost(self, match: Played, entry: Any, before: Any) -> None:
-        """Who is gone by the clock has been away for the time of grace."""
+        """A player who lost by absence has been away for the grace period."""
         for seat in (entry["seat"], *entry.get("others", ())):
             sat = before.get("seats", {}).get(seat, {})
             ends = [sat.get("away_ms", 0), sat.get("due_ms", 0)]
@@ -324,7 +324,7 @@ class Umpire:
                 violated("clock too early", f"{match.id}: {entry}, and {sat} was there")
 
     def _judge_head(self, match: Played, head: Any) -> None:
-        """What is stored of a match is what its log makes of it."""
+        """The stored state of a match agrees with its log."""
         outcome = head.get("outcome")
         if head["state"] != match.told or head.get("pending", {}) != match.pending:
             violated("another state", f"{match.id}: {head}, and not {match.told}")
@@ -334,7 +334,7 @@ class Umpire:
             violated("another winner", f"{match.id}: {outcome}, and not {match.winners}")
 
     def _judge_table(self) -> None:
-        """The table plays the match that is on, and nobody else's; and ratings have counted it."""
+        """The table plays the running match with its players, and ratings include all matches."""
         on = [match for match in self._matches.values() if not match.over]
         players = {marker: seat["user"] for marker, seat in self._head.get("seats", {}).items()}
         if self._head.get("phase") == "playing":
@@ -354,7 +354,7 @@ class Umpire:
             violated("wrong rating", f"{self._ratings}: {total} came from nowhere")
 
     def _judge_shown(self, shown: dict[str, Any]) -> None:
-        """What everyone sees has no more in it than was revealed."""
+        """The public view contains only revealed moves."""
         for key in ("game/now", "game/last"):
             view = shown.get(key)
             if view is None:
@@ -364,7 +364,7 @@ class Umpire:
                 violated("secret shown", f"{key} of {match.id}: {view}, and {match.told} is known")
 
     def _judge_answer(self, one: Any) -> None:
-        """Who moves sees its own move, and of others what was revealed."""
+        """A player's view contains the player's own move and the revealed moves of others."""
         if one["what"] != "move" or "refused" in one:
             return
         view = one["answer"]
@@ -378,7 +378,7 @@ class Umpire:
             violated("secret shown", f"{one['user']} sees {view}, and {match.told} is known")
 
     def end(self) -> None:
-        """Nobody is there any more, and no game is on."""
+        """At the end, all seats are empty and no game is running."""
         if self._head.get("seats") or self._playing:
             violated("stuck", f"{self._head} at the end, and {self._playing} is on")
 

@@ -1,9 +1,8 @@
 """Simulation of an application's own handlers.
 
-Derive from `Handlers`, declare your handlers on the application of each node, say what
-clients send, and judge what came of it. Nodes crash, stand still and start again, messages
-come several times, commits conflict; and every message that was accepted must have
-succeeded in the end, or failed, or be in doubt.
+Derive from `Handlers`, declare your handlers on the application of each node, define the messages
+of clients, and check the outcome. Nodes crash, pause and restart, messages arrive several times,
+and commits conflict. Every accepted message must finally have succeeded, failed, or be in doubt.
 
     class Payments(Handlers):
         def declare(self, app, outside):
@@ -21,9 +20,9 @@ succeeded in the end, or failed, or be in doubt.
 
     simulate_many(Payments, range(1000))
 
-Whatever is outside of Onceward (a bank, a provider, another database) is an `Outside`: it
-goes on while nodes crash, and a call to it takes time, in which its caller may be cut off
-before or after it has had its effect.
+External systems (a bank, a provider, another database) are simulated by an `Outside`. It continues
+while nodes crash. A call to it takes time, and its caller may be interrupted before or after the
+call has taken effect.
 """
 
 import asyncio
@@ -58,7 +57,7 @@ class Effect:
 
 @dataclass(slots=True)
 class OutsideWorld:
-    """The outside world, which all nodes share and no crash touches."""
+    """The outside world, shared by all nodes and unaffected by crashes."""
 
     effects: list[Effect] = field(default_factory=list)
     values: dict[str, Any] = field(default_factory=dict)
@@ -66,18 +65,18 @@ class OutsideWorld:
 
 
 class Outside:
-    """The outside world as one node reaches it: over a network that takes its time."""
+    """The outside world as seen by one node, over a network with delays."""
 
     def __init__(self, world: OutsideWorld, node: Node) -> None:
         self._world = world
         self._node = node
 
     def note(self, what: str, id_: str, value: Any = None) -> None:
-        """Let something be seen out there at once."""
+        """Record an effect immediately."""
         self._world.effects.append(Effect(what, id_, value, self._node.name))
 
     async def call(self, what: str, id_: str, value: Any = None) -> str:
-        """Let something happen, each time anew; returns a receipt."""
+        """Make a call that takes effect each time; returns a receipt."""
         await self._travel()
         self.note(what, id_, value)
         receipt = f"{what} {len(self._world.effects)}"
@@ -85,8 +84,8 @@ class Outside:
         return receipt
 
     async def call_once(self, what: str, id_: str, value: Any = None) -> str:
-        """Let something happen once for its id, as providers do that take an idempotency key:
-        who comes again gets the first one's receipt."""
+        """Make a call that takes effect once for its id, as with an idempotency key. Repeated calls
+        get the receipt of the first one."""
         await self._travel()
         key = f"{what}/{id_}"
         if key not in self._world.answers:
@@ -96,14 +95,14 @@ class Outside:
         return str(self._world.answers[key])
 
     async def get(self, name: str, default: Any = None) -> Any:
-        """Read a value out there."""
+        """Read an external value."""
         await self._travel()
         value = self._world.values.get(name, default)
         await self._travel()
         return value
 
     async def set(self, name: str, value: Any) -> None:
-        """Write a value out there, whatever it was."""
+        """Write an external value unconditionally."""
         await self._travel()
         self._world.values[name] = value
         await self._travel()
@@ -114,22 +113,22 @@ class Outside:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What has come of it all."""
+    """The outcome of a run."""
 
     history: History
     jobs: dict[str, dict[str, Any]]
-    """The records of all jobs at the end, by their ids."""
+    """The final records of all jobs, by id."""
     accepted: dict[str, str]
-    """The ids of the jobs that clients were told of, by the messages' keys."""
+    """The ids of accepted jobs, by the keys of their messages."""
     effects: list[Effect]
     values: dict[str, Any]
 
     def counts(self, what: str) -> Counter[str]:
-        """How often something happened outside, by the id it was done for."""
+        """How often a call took effect, by its id."""
         return Counter(effect.id for effect in self.effects if effect.what == what)
 
     def records(self, partition: str) -> dict[str, Any]:
-        """The application's records of a partition at the end."""
+        """The application's final records of a partition."""
         return self.history.values(USER + partition)
 
 
@@ -147,7 +146,7 @@ class Handlers(Scenario):
         raise NotImplementedError
 
     def message(self, random: random.Random) -> tuple[str, Any]:
-        """What a client sends next: the queue, and the body."""
+        """The next message of a client: queue and body."""
         raise NotImplementedError
 
     def options(self, queue: str, body: Any, random: random.Random) -> dict[str, Any]:
@@ -155,9 +154,9 @@ class Handlers(Scenario):
         return {}
 
     def judge_outcome(self, outcome: Outcome) -> None:
-        """Call `violated` if something happened that must not."""
+        """Call `violated` if the outcome breaks a guarantee."""
 
-    # The rest is how it is run.
+    # The implementation of the scenario.
 
     def __init__(self) -> None:
         self._world = OutsideWorld()
@@ -190,8 +189,8 @@ class Handlers(Scenario):
             options = self.options(queue, body, client.random)
             await client.call(["accept", queue, body, options])
             await client.think()
-        # Twice in a row: while all slots are looked through, a job that ends may send another one
-        # into a slot where the look has been already.
+        # Twice in a row: while all slots are scanned, a job that ends may send another one into a
+        # slot that was already scanned.
         while await client.call(["unfinished"]) or await client.call(["unfinished"]):  # noqa: ASYNC110
             await asyncio.sleep(2 * _RETRY_S)
 
@@ -207,7 +206,7 @@ class Handlers(Scenario):
         return {"id": receipt.id, "duplicate": receipt.duplicate}
 
     async def _unfinished(self, tx: Transaction) -> list[str]:
-        """Jobs that have not ended; also those that other jobs have sent."""
+        """Jobs that have not ended, including those that other jobs have sent."""
         rows = [row for slot in range(self.slots) for row in await tx.scan(f"job#{slot:04d}")]
         jobs = [row for row in rows if row.key[1].endswith("#job")]
         return [row.key[1] for row in jobs if row.value["stage"] not in ENDED]

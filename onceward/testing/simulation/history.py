@@ -1,8 +1,7 @@
 """The history of a run: trace, messages, final state and verdict.
 
-A judge sees a `History` and nothing else: what clients asked and were answered, what nodes
-told on the side, every commit that lasted, and the records that stand in the database at the
-end.
+Checks get only a `History`: requests and responses of clients, notes of nodes, all durable commits,
+and the final records of the database.
 """
 
 from collections import Counter
@@ -18,11 +17,11 @@ from onceward.keys import Key
 Mode = Literal["shared", "local"]
 
 NEVER_NS: Final = 1 << 62
-"""When something ended that did not end."""
+"""The end time of an operation that did not end."""
 
 
 class Violation(AssertionError):
-    """A promise was broken; `kind` is a short name for which."""
+    """A guarantee was violated; `kind` is a short name for it."""
 
     def __init__(self, kind: str, message: str) -> None:
         self.kind = kind
@@ -30,7 +29,7 @@ class Violation(AssertionError):
 
 
 def violated(kind: str, message: str) -> NoReturn:
-    """For judges: a promise was broken, of this kind and in this way. Raises `Violation`."""
+    """Report a violated guarantee from a check. Raises `Violation`."""
     raise Violation(kind, message)
 
 
@@ -49,7 +48,7 @@ class Trace:
 
 
 class Answer(NamedTuple):
-    """An answer as a client got it."""
+    """A response that a client received."""
 
     returned_ns: int
     node: str
@@ -58,7 +57,7 @@ class Answer(NamedTuple):
 
 @dataclass(slots=True)
 class Call:
-    """What a client asked, and all answers it got: the network may bring several."""
+    """A request of a client, with all responses: the network may deliver several."""
 
     id: str
     client: str
@@ -68,7 +67,7 @@ class Call:
 
     @property
     def answer(self) -> Any:
-        """The first answer, the one that the client went by."""
+        """The first response, which the client used."""
         return self.answers[0].body
 
     @property
@@ -77,7 +76,7 @@ class Call:
 
 
 class Note(NamedTuple):
-    """What a node told the judge on the side, such as what its hooks saw."""
+    """A note of a node for the checks, such as calls of its hooks."""
 
     at_ns: int
     node: str
@@ -94,7 +93,7 @@ class Applied(NamedTuple):
 
 
 class Stored(NamedTuple):
-    """A record that stands in the database when all is over, its value decoded."""
+    """A final record of the database, with its value decoded."""
 
     value: Any
     expires_at_ms: int | None
@@ -102,20 +101,20 @@ class Stored(NamedTuple):
 
 @dataclass(slots=True)
 class History:
-    """All that a judge may look at."""
+    """The input of all checks."""
 
     mode: Mode
     calls: list[Call]
     notes: list[Note]
     final: dict[Key, Stored]
     clock_error_ms: int
-    """How far a node's clock may rightly be off the true time."""
+    """The maximum error of a node's clock."""
     commits: list[Applied] = field(default_factory=list)
-    """All that lasted, in the order of the database."""
+    """All durable commits, in the order of the database."""
     calm_ns: int = 0
-    """When the last trouble was over: all nodes up, and no call from before under way."""
+    """The end of all faults: all nodes are up, and earlier calls have ended."""
     seen: Counter[str] = field(default_factory=Counter)
-    """What a judge found to have happened, counted with the faults: see `Scenario.kinds`."""
+    """Events that a check has found, counted with the faults: see `Scenario.kinds`."""
 
     def values(self, partition: str) -> dict[str, Any]:
         """The final values of a partition, by sort key."""
@@ -123,7 +122,7 @@ class History:
 
 
 class Span(NamedTuple):
-    """Something that took effect at one moment between its call and its return."""
+    """An operation that took effect at one moment between its call and its return."""
 
     called_ns: int
     returned_ns: int
@@ -132,7 +131,7 @@ class Span(NamedTuple):
 
 def check_real_time(order: Sequence[Span], what: str) -> None:
     """Fail unless effects in this order could each lie within their own span."""
-    # Each with whoever, of all before it, was called last.
+    # Each with the latest call of all before it.
     for latest, span in zip(accumulate(order, max), order[1:], strict=False):
         if span.returned_ns < latest.called_ns:
             violated(
@@ -143,7 +142,7 @@ def check_real_time(order: Sequence[Span], what: str) -> None:
 
 
 def check_unique(names: Iterable[str], kind: str, what: str) -> None:
-    """Fail if a name comes twice."""
+    """Fail if a name occurs twice."""
     seen: dict[str, None] = {}
     for name in names:
         if name in seen:

@@ -1,11 +1,11 @@
 """A linearizability checker for one register, after Wing and Gong.
 
-Operations overlap; each took effect at one moment between its call and its return. The
-search looks for an order of these moments in which every operation saw what it says. It
-knows nothing of stores and engines.
+Operations overlap. Each took effect at one moment between its call and its return. The search looks
+for an order of these moments that explains the value seen by every operation. It is independent of
+stores and engines.
 
-Every value is written by one operation only; just None, for no value, may come again. That
-keeps the search short: what has been overwritten cannot be seen any more.
+Every value is written by one operation only; only None, for no value, may recur. That keeps the
+search short: overwritten values cannot be seen again.
 """
 
 from collections.abc import Iterator, Sequence
@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 from onceward.testing.simulation.history import NEVER_NS, violated
 
 STEPS_MAX: Final = 200_000
-"""After so many steps the search is given up, loudly."""
+"""The number of steps after which the search fails as undecided."""
 
 
 class Mark(Enum):
@@ -24,7 +24,7 @@ class Mark(Enum):
 
 
 ANYTHING: Final = Mark.ANYTHING
-"""As `sees`: the operation says nothing about what it found."""
+"""As `sees`: the operation did not report the value it found."""
 SAME: Final = Mark.SAME
 """As `leaves`: the operation changed nothing."""
 
@@ -34,7 +34,7 @@ class Operation(NamedTuple):
 
     called_ns: int
     returned_ns: int
-    """`NEVER_NS` if it did not return: then it may have taken effect, or never does."""
+    """`NEVER_NS` if it did not return: then it may or may not have taken effect."""
     sees: Any
     leaves: Any
     name: str = ""
@@ -43,7 +43,7 @@ class Operation(NamedTuple):
 def linearizable(operations: Sequence[Operation], initial: Any = None) -> bool:
     """Whether some order explains all operations that returned."""
     search = _Search(operations)
-    # What has been tried: which operations are done, and the value they left.
+    # Visited states: the set of done operations, and the value they left.
     tried: set[tuple[int, Any]] = set()
     stack: list[tuple[int, Any]] = [(0, initial)]
     while stack:
@@ -59,7 +59,7 @@ def linearizable(operations: Sequence[Operation], initial: Any = None) -> bool:
 
 
 class _Search:
-    """The operations by their number: a set of them is an integer with their bits set."""
+    """The operations by number: a set of them is an integer with their bits set."""
 
     def __init__(self, operations: Sequence[Operation]) -> None:
         self.ops = sorted(operations, key=lambda op: (op.called_ns, op.returned_ns))
@@ -74,7 +74,7 @@ class _Search:
                 written[op.leaves] = None
 
     def reads_done(self, done: int, value: Any) -> tuple[int, Any]:
-        """Whoever sees this value and leaves it may as well come now as later."""
+        """Add operations that see this value and keep it: their order does not matter."""
         more = True
         while more:
             more = False
@@ -85,16 +85,17 @@ class _Search:
         return done, value
 
     def next(self, done: int, value: Any) -> Iterator[tuple[int, Any]]:
-        """What may come next; all that changes the value."""
+        """The possible next operations that change the value."""
         waiting = self._seen_by.get(value, 0) & ~done
         possible = self._possible(done)
         if value is not None and waiting & self.must:
-            # It will not be there again: only one can come now, and it is the last.
+            # The value will not recur: only one operation can come now, the last that sees it.
             possible = [(i, op) for i, op in possible if 1 << i == waiting & self.must]
         elif not waiting:
             for i, op in possible:
                 if op.sees is ANYTHING and op.leaves not in self._seen_by:
-                    # Nobody sees what it writes, nor this value: no other order is better.
+                    # Neither its value nor the current one is seen by others: no other order is
+                    # better.
                     possible = [(i, op)]
                     break
         for i, op in possible:
@@ -102,7 +103,7 @@ class _Search:
                 yield done | 1 << i, op.leaves
 
     def _possible(self, done: int) -> list[tuple[int, Operation]]:
-        """An operation may be next if no other had returned before it was called."""
+        """Operations that may be next: no other operation had returned before their call."""
         left = [(i, op) for i, op in enumerate(self.ops) if not done >> i & 1]
         first_return_ns = min((op.returned_ns for _, op in left), default=NEVER_NS)
         return [(i, op) for i, op in left if op.called_ns <= first_return_ns]

@@ -33,7 +33,7 @@ _WAITS_S: Final = (None, None, None, 0.0, 0.3, 4.0)
 
 
 class LockUses(Scenario):
-    """Clients ask for a use of some locks: to hold them, write under their guard, let go."""
+    """Clients request uses of locks: hold them, make guarded writes, release them."""
 
     clients = (2, 5)
     operations = (12, 30)
@@ -44,9 +44,9 @@ class LockUses(Scenario):
     def setup(self, random: random.Random) -> None:
         self.slots = random.choice((1, 2))
         self.lease_ms = random.choice(_LEASES_MS)
-        # With some, names are forgotten again and again.
+        # Short times remove unused names frequently.
         self.unused_ms = random.choice((300, 3_000, 3_600_000))
-        # With little, those who come next are often granted by a commit of their own.
+        # With little room, waiters are often granted by separate commits.
         self.room = random.choice((0, 8, GRANT_ROOM))
         self.capacities = {
             name: random.choice((1, 1, 1, 2, 3)) for name in "abcd"[: random.randint(1, 4)]
@@ -117,7 +117,7 @@ class LockUses(Scenario):
 
 
 def judge_records(history: History) -> None:
-    """The records that are left agree with each other, and nobody waits in vain."""
+    """The final records are consistent, and no grantable request is waiting."""
     heads: dict[str, Any] = {}
     counts: Counter[tuple[str, str]] = Counter()
     fronts: dict[str, str] = {}

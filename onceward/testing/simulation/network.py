@@ -11,11 +11,11 @@ if TYPE_CHECKING:
     from onceward.testing.simulation.world import World
 
 RETRY_S = 0.4
-"""When a client asks again, on average; twice as late every time."""
+"""The average time until a client's first retry; it doubles with every retry."""
 
 
 class Message(NamedTuple):
-    """A request as it arrives at a node: maybe not for the first time."""
+    """A request as it arrives at a node, possibly not for the first time."""
 
     id: str
     """The same for all deliveries of one request."""
@@ -33,7 +33,7 @@ class Network:
         self._arrived: dict[str, int] = {}
 
     def send(self, to: str, name: str, arrive: Callable[..., None], *args: Any) -> None:
-        """Let a message arrive later, once, twice or never."""
+        """Deliver a message later, once, twice or never."""
         weather, draw = self._world.weather, self._random.random
         if draw() < weather.drop:
             self._world.happened("message dropped", f"{name} to {to}")
@@ -60,7 +60,7 @@ class Network:
 
 
 class Client:
-    """Asks, and asks again until there is an answer: always with the same message id."""
+    """Sends requests, and repeats them with the same message id until a response arrives."""
 
     def __init__(
         self, world: "World", name: str, random: random.Random, operations: int, think_s: float
@@ -68,13 +68,13 @@ class Client:
         self.name = name
         self.random = random
         self.operations = operations
-        """How many calls this client should make."""
+        """The number of calls that this client should make."""
         self._world = world
         self._think_s = think_s
         self._calls = 0
 
     async def call(self, request: Any) -> Any:
-        """Send a request to some node until an answer comes; returns the answer."""
+        """Send a request to some node until a response arrives; returns the response."""
         self._calls += 1
         call = Call(f"{self.name}-{self._calls}", self.name, request, self._world.loop.time_ns())
         self._world.calls.append(call)
@@ -84,7 +84,7 @@ class Client:
         return call.answer
 
     async def think(self) -> None:
-        """Wait a little, or sometimes long."""
+        """Wait briefly, or sometimes long."""
         long = self.random.random() < 0.05
         await asyncio.sleep(self.random.random() * self._think_s * (50 if long else 2))
 

@@ -19,7 +19,7 @@ _PAUSE_S = 1.0
 
 
 class Operators(Work):
-    """Messages as in `Work`, and people who change their minds."""
+    """Messages as in `Work`, and operators who cancel, move and pause jobs."""
 
     operations = (8, 20)
 

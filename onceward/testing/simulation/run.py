@@ -23,7 +23,7 @@ _CHUNK_SEEDS: Final = 20
 
 
 class SimulationFailed(AssertionError):
-    """A simulated run broke a promise. The message says which, and how to see it again."""
+    """A simulated run violated a guarantee. The message names it and the call that replays it."""
 
     def __init__(self, message: str, seed: int | None = None, kind: str = "") -> None:
         super().__init__(message, seed, kind)
@@ -36,24 +36,24 @@ class SimulationFailed(AssertionError):
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """One run: what it was, and what really happened in it."""
+    """The parameters of one run, and the faults that occurred."""
 
     seed: int
     mode: Mode
     servers: int
     digest: str
-    """The hash of all events; two runs of one seed have the same."""
+    """A hash of all events; equal for all runs of a seed."""
     operations: int
     answers: int
     virtual_s: float
     counts: Counter[str]
-    """How often each fault really happened."""
+    """The number of faults that occurred, by kind."""
     trace: list[str]
 
 
 @dataclass(slots=True)
 class Summary:
-    """Many runs."""
+    """The totals of many runs."""
 
     runs: int = 0
     operations: int = 0
@@ -80,7 +80,7 @@ class Summary:
         self.counts.update(other.counts)
 
     def missing(self, scenario: type[Scenario]) -> list[str]:
-        """Kinds of faults that should have happened and never did."""
+        """Kinds of faults that should have occurred and did not."""
         faults = [kind for mode in scenario.modes for kind in KINDS[mode]]
         return [
             kind
@@ -104,12 +104,12 @@ def simulate(
     servers: int | None = None,
     weather: Weather | None = None,
 ) -> Report:
-    """Run a scenario in a world made from the seed, and judge it.
+    """Run a scenario in a world created from the seed, and check it.
 
-    Mode, number of servers and weather come from the seed too, unless given. The same
-    arguments give the same run, event by event: `Report.digest` is the proof. Raises
-    `SimulationFailed` with the seed, what went wrong, the last events and the call that
-    repeats it, and `BadInput` for what cannot be run.
+    Mode, number of servers and weather come from the seed unless given. The same arguments give the
+    same run, event by event, as `Report.digest` proves. Raises `SimulationFailed` with the seed,
+    the violation, the last events and the call that replays it, and `BadInput` for invalid
+    arguments.
     """
     _admit(scenario, seed, mode, servers, weather)
     shape = random.Random(f"{seed}/shape")
@@ -128,18 +128,18 @@ def simulate(
 def _admit(scenario: Any, seed: Any, mode: Any, servers: Any, weather: Any) -> None:
     _admit_scenario(scenario)
     if type(seed) is not int:
-        raise BadInput(f"a seed is a whole number, not {seed!r:.100}")
+        raise BadInput(f"a seed must be a whole number, not {seed!r:.100}")
     if mode is not None and mode not in get_args(Mode):
-        raise BadInput(f"a mode is one of {', '.join(get_args(Mode))}, not {mode!r:.100}")
+        raise BadInput(f"a mode must be one of {', '.join(get_args(Mode))}, not {mode!r:.100}")
     if servers is not None and (type(servers) is not int or servers < 1):
-        raise BadInput(f"there are 1 or more servers, not {servers!r:.100}")
+        raise BadInput(f"servers must be 1 or more, not {servers!r:.100}")
     if not isinstance(weather, Weather | None):
-        raise BadInput(f"the weather is a `Weather`, not {type(weather).__name__}")
+        raise BadInput(f"weather must be a `Weather`, not {type(weather).__name__}")
 
 
 def _admit_scenario(scenario: Any) -> None:
     if not isinstance(scenario, type) or not issubclass(scenario, Scenario):
-        raise BadInput(f"a class of `Scenario` is simulated, not {scenario!r:.100}")
+        raise BadInput(f"a scenario must be a class of `Scenario`, not {scenario!r:.100}")
 
 
 def _failure(
@@ -197,17 +197,17 @@ def simulate_many(
 ) -> Summary:
     """Run a scenario with many seeds, until they are used up or the time is over.
 
-    Raises `SimulationFailed` at the first run that breaks a promise, and at the end if
-    some kind of fault never happened: then the runs prove less than they seem to. Raises
-    `BadInput` for what cannot be run.
+    Raises `SimulationFailed` at the first run that violates a guarantee, and at the end if some
+    kind of fault never occurred, since the runs would prove less than expected. Raises `BadInput`
+    for invalid arguments.
     """
     _admit_scenario(scenario)
     if type(jobs) is not int or jobs < 1:
-        raise BadInput(f"1 or more processes run it, not {jobs!r:.100}")
+        raise BadInput(f"jobs must be 1 or more processes, not {jobs!r:.100}")
     if seconds is not None:
         milliseconds(seconds, "the time for all runs")
     if not isinstance(seeds, Iterable):
-        raise BadInput(f"seeds are many numbers, such as `range(100)`, not {seeds!r:.100}")
+        raise BadInput(f"seeds must be numbers, such as `range(100)`, not {seeds!r:.100}")
     start = time.monotonic()
     summary = Summary()
     over = (lambda: time.monotonic() - start >= seconds) if seconds is not None else lambda: False
@@ -237,7 +237,7 @@ def _run_chunk(scenario: type[Scenario], seeds: list[int]) -> Summary:
     summary = Summary()
     for seed in seeds:
         summary.add(simulate(scenario, seed))
-    gc.collect()  # a world is full of cycles, and large: do not wait for the collector
+    gc.collect()  # a world is large and full of reference cycles
     return summary
 
 
@@ -249,7 +249,7 @@ def _here(scenario: type[Scenario], chunks: Iterator[list[int]]) -> Iterator[Sum
 def _in_processes(
     scenario: type[Scenario], chunks: Iterator[list[int]], jobs: int
 ) -> Iterator[Summary]:
-    # Spawned, not forked: a fork would copy a parent that may have threads.
+    # Spawned and not forked, since a fork would copy a parent that may have threads.
     pool = ProcessPoolExecutor(jobs, get_context("spawn"))
     try:
         running = [pool.submit(_run_chunk, scenario, chunk) for chunk in islice(chunks, 2 * jobs)]

@@ -17,25 +17,25 @@ if TYPE_CHECKING:
 
 
 class Scenario:
-    """Clients that ask, nodes that answer, and a judge.
+    """Clients that send requests, nodes that respond, and checks.
 
     Derive from it, and override three methods:
 
-    - `request(random)`: what a client asks next. Plain data; draw everything from `random`.
+    - `request(random)`: the next request of a client. Plain data; draw everything from `random`.
     - `handle(node, message)`: the code under test. Runs on a node, with `node.run(fn)` for
-      transactions; may be cut off anywhere, and may run several times for one message, also
-      long after that was answered. What it returns is the answer. Raised errors that allow a
-      retry (`errors.TABLE`) leave the client without one, and it asks again; any other
-      exception ends the simulation as a failure.
-    - `judge(history)`: looks at all requests and answers and at the final records, and calls
-      `violated(kind, message)` if they cannot be right. It should share no code with what
-      it judges. Check what must hold whatever went wrong: nothing acknowledged is missing,
-      nothing happened twice, answers fit into one order.
+      transactions. It may be interrupted anywhere, and may run several times for one message, even
+      long after a response. Its return value is the response. After errors that allow a retry
+      (`errors.TABLE`) the client gets no response and repeats the request. Any other exception
+      fails the simulation.
+    - `judge(history)`: checks all requests and responses and the final records, and calls
+      `violated(kind, message)` for a broken guarantee. It should share no code with the code under
+      test. Check guarantees that hold under all faults: nothing acknowledged is missing, nothing
+      happened twice, the responses fit into one order.
 
-    And where needed: `setup` to draw sizes, `prepare` for initial records, `start` for a
-    node's background work, `client` for clients whose next request depends on an answer.
-    A new instance is made for every run. There must be no other source of chance or time
-    than `random`, `node.ids` and `node.clock`, no threads, and no iteration over sets.
+    Optional: `setup` to draw sizes, `prepare` for initial records, `start` for a node's background
+    work, and `client` for clients whose next request depends on a response. A new instance is
+    created for every run. The only sources of randomness and time must be `random`, `node.ids` and
+    `node.clock`. Threads and iteration over sets are not allowed.
     """
 
     modes: ClassVar[tuple[Mode, ...]] = ("shared", "local")
@@ -43,36 +43,36 @@ class Scenario:
     clients: ClassVar[tuple[int, int]] = (2, 6)
     operations: ClassVar[tuple[int, int]] = (30, 70)
     lasts_s: ClassVar[tuple[float, ...]] = (5.0, 20.0, 60.0)
-    """For how long things go wrong, one of these; or until all clients are done."""
+    """How long faults occur, one of these; or until all clients are done."""
     without: ClassVar[frozenset[str]] = frozenset()
-    """Kinds of faults that cannot happen here, such as lost hints where nothing watches."""
+    """Kinds of faults that cannot occur here, such as lost hints without watches."""
     kinds: ClassVar[tuple[str, ...]] = ()
-    """What else must happen in a set of runs: what `judge` counts in `history.seen`, and
-    ends of nodes named in `node.crash`."""
+    """Further events that must occur in a set of runs: those that `judge` counts in `history.seen`,
+    and ends of nodes named in `node.crash`."""
     calm_s: float = 0.0
-    """How long the world goes on when all is calm and all clients are done, before it is judged;
+    """How long the world continues after all faults and clients have ended, before the checks;
     `setup` may draw it."""
 
     def setup(self, random: random.Random) -> None:
-        """Choose what is different from run to run."""
+        """Choose the parameters that differ from run to run."""
 
     async def prepare(self, store: Store) -> None:
-        """Write the initial records, before anything can go wrong."""
+        """Write the initial records, before any fault."""
 
     async def start(self, node: "Node") -> None:
-        """Called on every node that starts, before it gets messages; must return soon.
+        """Called on every starting node, before it gets messages; must return soon.
 
-        Background work goes on as a task: `node.spawn(...)`.
+        Start background work as a task: `node.spawn(...)`.
         """
 
     async def client(self, client: Client) -> None:
-        """The life of one client."""
+        """The course of one client."""
         for _ in range(client.operations):
             await client.call(self.request(client.random))
             await client.think()
 
     def request(self, random: random.Random) -> Any:
-        """What a client asks next."""
+        """The next request of a client."""
         raise NotImplementedError
 
     def handle(self, node: "Node", message: Message) -> Awaitable[Any]:
@@ -80,20 +80,20 @@ class Scenario:
         raise NotImplementedError
 
     def judge(self, history: History) -> None:
-        """Raise a `Violation` if this cannot have come about rightly."""
+        """Raise a `Violation` if the history breaks a guarantee."""
         raise NotImplementedError
 
     def make_engine(self, engine: Engine) -> Engine:
-        """The engine that a node uses, given the one that fails by plan: wrap it to test one."""
+        """The engine of a node, given the one with faults. Wrap it to test an engine."""
         return engine
 
     def make_store(self, engine: Engine, clock: Clock, ids: Ids) -> Store:
-        """The store that a node uses: replace it to put another one to the test."""
+        """The store of a node. Replace it to test another store."""
         return Store(engine, clock, ids)
 
 
 class Combined(Scenario):
-    """Several scenarios in one world, so that they disturb each other; each judges its own."""
+    """Several scenarios in one world, so that they interfere; each checks its own part."""
 
     parts: ClassVar[tuple[type[Scenario], ...]] = ()
 
@@ -104,7 +104,7 @@ class Combined(Scenario):
     def setup(self, random: random.Random) -> None:
         for part in self._parts:
             part.setup(random)
-        # Some runs are all about one part, so that its callers get into each other's way.
+        # Some runs use mainly one part, so that its callers conflict with each other.
         self._weights = [random.choice((0.0, 0.0, 0.3, 1.0)) for _ in self._parts]
         self._weights[random.randrange(len(self._parts))] += 2.0
 

@@ -1,8 +1,8 @@
 """The scenario for tables: players join, leave and play, checked after every commit.
 
-The judge follows the records of the table through every commit of the run, and shares no code
-with what it judges: who sits where is in the head, who waits is a record for each place. What a
-place said of itself was written with the same commit, so its position must be the true one there.
+The checker follows the records of the table through every commit of the run, and shares no code
+with the code under test. Seats are in the head record, and each waiting user has a separate record.
+A place was reported in the same commit, so its position must be the true one there.
 """
 
 import random
@@ -28,11 +28,11 @@ TABLE: Final = "t"
 
 
 class Seatings(Scenario):
-    """Clients let people join, leave, win and look for their places, at one table."""
+    """Clients make users join, leave, win and look up their places, at one table."""
 
     clients = (2, 5)
     operations = (15, 40)
-    without = frozenset({"function run again"})  # most of it is run by the service
+    without = frozenset({"function run again"})  # the service runs most functions
     seats_type: ClassVar[type[Seats]] = Seats
 
     def setup(self, random: random.Random) -> None:
@@ -122,13 +122,13 @@ class Seatings(Scenario):
 
 
 class Follow:
-    """A table as its records say, commit by commit."""
+    """A table as defined by its records, commit by commit."""
 
     def __init__(self, seats: int, tiers: bool, break_ms: int) -> None:
         self.seats = seats
         self.break_ms = break_ms
         self.tiers = tiers
-        """Whether some may not sit together: then a seat may be empty though others wait."""
+        """Whether some users may not play together: then a seat may be empty though others wait."""
         self.did: dict[str, Any] = {}
         self.seatings = 0
         self._head: dict[str, Any] = {}
@@ -206,14 +206,14 @@ class Follow:
                     violated("overtaken", f"{number} of {lane} sits, {overtaken} wait")
 
     def _judge_break(self, before: dict[str, Any], after: dict[str, Any]) -> None:
-        """A game has begun a whole break after the one before it ended."""
+        """A game must start a full break after the end of the previous one."""
         began_ms, ended_ms = after.get("began_ms", 0), before.get("ended_ms", 0)
         begins = before.get("game", 0) != after.get("game", 0)
         if self.break_ms and begins and ended_ms and began_ms - ended_ms < self.break_ms:
             violated("no break", f"a game ended at {ended_ms}, the next one began at {began_ms}")
 
     def _judge_end(self, seated: dict[str, str]) -> None:
-        """After a result nobody has got up for a seat that is empty now."""
+        """After a result, a user may leave a seat only if another one takes it."""
         now = self._seated()
         up = seated.keys() - now.keys()
         if up and len(now) < self.seats:

@@ -11,12 +11,12 @@ from onceward.testing.simulation.history import History, violated
 from onceward.testing.simulation.world import Node
 
 DID: Final = "did"
-"""The partition of what requests have done, by their ids."""
+"""The partition of the results of requests, by their ids."""
 _LEASE_MS: Final = 8_000
 
 
 async def start_service(node: Node, slots: int) -> ServiceNode:
-    """The service of a node, once it has started: however often storage is away meanwhile."""
+    """Start the service of a node; retries while the storage is unavailable."""
     service = ServiceNode(node.store, name=node.name, slots=slots, lease_ms=_LEASE_MS)
     while True:
         try:
@@ -26,7 +26,7 @@ async def start_service(node: Node, slots: int) -> ServiceNode:
 
 
 async def done_once(tx: Transaction, id_: str, do: Callable[[], Awaitable[Any]]) -> Any:
-    """Do what a request asks for, unless that was done before; returns what came of it then."""
+    """Execute a request once; repeated calls return the recorded result."""
     known = await tx.get((DID, id_))
     if known is None:
         known = await do()
@@ -35,7 +35,7 @@ async def done_once(tx: Transaction, id_: str, do: Callable[[], Awaitable[Any]])
 
 
 def judge_answers(history: History, did: Mapping[str, Any]) -> None:
-    """See that each answer is what came of its request."""
+    """Each response must be the recorded result of its request."""
     for call in history.calls:
         for answer in call.answers:
             if answer.body != did.get(call.id):

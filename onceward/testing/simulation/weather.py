@@ -1,7 +1,7 @@
 """Faults of a simulated world and their rates, drawn from the seed.
 
-Each run has its own mixture, with some faults frequent and some left out: two faults that
-would hide each other meet alone in some runs and together in others.
+Each run has a different mixture, with some faults frequent and some left out. Faults that could
+hide each other occur separately in some runs and together in others.
 """
 
 import random
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from onceward.testing.simulation.world import World
 
 CLOCK_OFFSET_MS_MAX: Final = 200
-"""How far wall clocks of nodes are apart when they start."""
+"""The maximum offset of a node's wall clock at its start."""
 PAUSE_S_MAX: Final = 40.0
-"""Longer than a lease; shorter than the time after which expired records are removed."""
+"""Longer than a lease, and shorter than the time after which expired records are removed."""
 
 _ALWAYS = (
     "conflict",
@@ -44,27 +44,27 @@ KINDS: Final[dict[Mode, tuple[str, ...]]] = {
     "shared": (*map(str, (*_ALWAYS, *LOSSES)), "late commit applied", "late commit refused"),
     "local": (*map(str, _ALWAYS), "unsynced commit gone in a crash"),
 }
-"""The faults that must have happened, each at least once, in a set of runs worth its name."""
+"""The faults that must occur at least once in a sufficient set of runs."""
 
 
 @dataclass(slots=True)
 class Weather:
-    """How often what goes wrong. Rates are per call or message; gaps are in seconds."""
+    """The rates of faults, per call or message; gaps are in seconds."""
 
     engine: dict[Fault, float] = field(default_factory=dict)
     latency_s: float = 0.002
     slow_s: float = 0.0
     sync_s: float = 0.002
     last_answer: float = 0.0
-    """How often a node crashes just after it has sent an answer: nothing may depend on it."""
+    """How often a node crashes directly after sending a response, which must be durable by then."""
     drop: float = 0.0
     duplicate: float = 0.0
     delay_s: float = 0.005
     slow_delay_s: float = 0.0
     gaps_s: dict[str, float] = field(default_factory=dict)
-    """By the name of a method of `Chaos`: the mean time between two of these events."""
+    """The mean time between two events, by the name of a method of `Chaos`."""
     lasts_s: float = 30.0
-    """After that time all is calm, so that whoever is still waiting can get an answer."""
+    """The time after which faults end, so that waiting clients can get responses."""
 
     @classmethod
     def draw(
@@ -102,7 +102,7 @@ class Weather:
 
 
 class Chaos:
-    """Does to the servers of a world what happens to servers."""
+    """Applies faults to the servers of a world."""
 
     def __init__(self, world: "World", random: random.Random) -> None:
         self._world = world
@@ -125,13 +125,13 @@ class Chaos:
         self._world.later(self._random.expovariate(1 / gap_s), happen)
 
     def crash(self) -> None:
-        """Kill a node, wherever it is."""
+        """Kill a node in any state."""
         node = self._random.choice(self._world.servers).node
         if node is not None:
             node.crash("crash at random")
 
     def pause(self) -> None:
-        """Stop a node for a while, maybe for longer than its leases last."""
+        """Pause a node for a while, possibly for longer than its leases."""
         node = self._random.choice(self._world.servers).node
         pause_s = self._random.random() * self._random.choice((0.1, 2.0, PAUSE_S_MAX))
         if node is not None and node.process.running:
@@ -140,7 +140,7 @@ class Chaos:
             self._world.later(pause_s, node.resume)
 
     def set_wall_clock(self) -> None:
-        """Set a node's wall clock by a little, or by hours."""
+        """Change a node's wall clock slightly, or by hours."""
         node = self._random.choice(self._world.servers).node
         step_ms = round(10 ** (1 + 6 * self._random.random()))
         if self._random.random() < 0.5:
@@ -151,7 +151,7 @@ class Chaos:
             node.clock.jump_wall(step_ms)
 
     def hang_up(self) -> None:
-        """Cancel what a node does for a caller, or for all, as when connections break."""
+        """Cancel one or all running requests of a node, as when connections break."""
         node = self._random.choice(self._world.servers).node
         if node is not None and node.process.running and node.serving:
             ids = list(node.serving)

@@ -12,7 +12,7 @@ from onceward.testing.simulation.history import violated
 from onceward.work.job import Job
 
 _POISON = 3
-"""How many attempts a message has that can never be handled."""
+"""The number of attempts of a message that always fails."""
 
 
 class Work(Handlers):
@@ -67,7 +67,7 @@ class Work(Handlers):
             job.tx.put(("child", job.body["parent"]), job.id)
 
     def ends(self, id_: str, what: str) -> tuple[str, ...]:
-        """How a message may end."""
+        """The permitted final states of a message."""
         ends = {"poison": ("failed",), "fail": ("failed",), "hold": ("succeeded", "in_doubt")}
         return ends.get(what, ("succeeded",))
 
@@ -99,7 +99,7 @@ class Work(Handlers):
         self._judge_order(outcome)
 
     def _judge_results(self, outcome: Outcome) -> None:
-        """What a step returned is what the job went on with, for all attempts."""
+        """The job must use the recorded result of its step in all attempts."""
         receipts = {
             (effect.id, f"{effect.what} {number}")
             for number, effect in enumerate(outcome.effects, 1)
@@ -111,7 +111,7 @@ class Work(Handlers):
                         violated("result", f"{id_} ended with {job['result']}")
 
     def _judge_order(self, outcome: Outcome) -> None:
-        """Who had an answer before another was sent is also handled before it."""
+        """A message that was accepted before another one was sent is handled before it."""
         order = outcome.records("order")
         calls = {
             outcome.accepted[call.id]: call
@@ -159,7 +159,7 @@ async def _handle(job: Job, outside: Outside) -> Any:
 
 
 async def _count(job: Job) -> None:
-    """The effect, and when it happened among those of its order key."""
+    """Record the effect, and its position among those of its order key."""
     key = ("effects", job.id)
     job.tx.put(key, (await job.tx.get(key) or 0) + 1)
     if job.order_key is not None:

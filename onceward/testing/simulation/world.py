@@ -32,19 +32,19 @@ from onceward.testing.simulation.weather import CLOCK_OFFSET_MS_MAX, Chaos, Weat
 T = TypeVar("T")
 
 CALM_S_MAX: Final = 300.0
-"""How long clients may wait for answers once nothing goes wrong any more."""
+"""How long clients may wait for responses after the last fault."""
 RESTART_S: Final = (0.01, 2.01)
-"""How long a server that crashed takes to start again."""
+"""The range of times that a crashed server needs to restart."""
 
 
 class Node:
-    """One life of a server, from its start to its crash: what a scenario's code runs on."""
+    """One life of a server, from its start to its crash. A scenario's code runs on it."""
 
     def __init__(self, world: "World", server: "Server", number: int) -> None:
         self.name = f"{server.name}.{number}"
         self.random = world.stream(self.name)
         self.process = world.loop.process(self.name)
-        # NTP has set the wall clock when a machine starts; then it may go wrong.
+        # NTP has set the wall clock when a machine starts; later it may be wrong.
         offset_ms = self.random.randint(-CLOCK_OFFSET_MS_MAX, CLOCK_OFFSET_MS_MAX)
         self.clock = VirtualClock(world.loop, wall_offset_ms=offset_ms)
         self.ids = Ids(self.clock.now_ms, self.random.randbytes)
@@ -66,7 +66,7 @@ class Node:
     async def run(
         self, fn: Callable[[Transaction], Coroutine[Any, Any, T]], line: str | None = None
     ) -> T:
-        """`store.run`, and count how often `fn` had to run again."""
+        """Like `store.run`, and counts repeated runs of `fn`."""
         runs = 0
 
         async def counted(tx: Transaction) -> T:
@@ -79,26 +79,26 @@ class Node:
         return await self.store.run(counted, line=line)
 
     def token(self, message: Message) -> str:
-        """A name for this execution of a message, never used for another one."""
+        """A unique name for this execution of a message."""
         self._serial += 1
         return f"{message.id}@{self.name}:{self._serial}"
 
     def tell(self, topic: str, body: Any) -> None:
-        """Tell the judge something on the side."""
+        """Send a note to the checks."""
         self._world.trace.note(f"{self.name} tells {topic}: {body}")
         self._world.notes.append(Note(self._world.loop.time_ns(), self.name, topic, body))
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        """Background work; if it fails, the simulation does. Ends with the node."""
+        """Start background work, which ends with the node. If it fails, the simulation fails."""
         self._watch(self.process.spawn(work))
 
     @property
     def calm(self) -> bool:
-        """Whether nothing goes wrong any more; then nobody should end a node on purpose."""
+        """Whether all faults have ended; then scenarios should not end nodes on purpose."""
         return self._world.calm_ns != NEVER_NS
 
     def crash(self, how: str = "") -> None:
-        """End this life at once; the server starts again after a while."""
+        """End this life immediately; the server restarts after a while."""
         if self.process.dead:
             return
         self.process.kill()
@@ -121,7 +121,7 @@ class Node:
         self.ready = True
 
     def serve(self, message: Message, reply: Callable[[str, Any], None]) -> None:
-        """Take a message, within the process."""
+        """Accept a message, within the process."""
         if self.ready:
             self._serial += 1
             key = f"{message.id}/{self._serial}"
@@ -131,7 +131,7 @@ class Node:
         try:
             body = await self._world.scenario.handle(self, message)
             reply(self.name, body)
-            # Above all when that could take with it what the answer was about.
+            # More likely while commits on which the response depends might be lost.
             weight = 0.5 if self._world.database.settled() else 4
             if self.random.random() < self._world.weather.last_answer * weight:
                 self.crash("crash after an answer")
@@ -152,7 +152,7 @@ class Node:
 
 
 class Server:
-    """A place where nodes live, one after the other."""
+    """A sequence of nodes, one life after the other."""
 
     def __init__(self, world: "World", name: str) -> None:
         self.name = name
@@ -173,12 +173,12 @@ class Server:
 
     def receive(self, message: Message, reply: Callable[[str, Any], None]) -> None:
         if self.node is not None:
-            # Through its process: a paused one finds the message when it resumes.
+            # Through its process: a paused process gets the message when it resumes.
             self.node.process.call_soon(self.node.serve, message, reply)
 
 
 class World:
-    """One run of a scenario. `run` returns the history, judged."""
+    """One run of a scenario. `run` returns the history, checked."""
 
     def __init__(
         self, scenario: Scenario, seed: int, mode: Mode, servers: int, weather: Weather | None
@@ -206,25 +206,25 @@ class World:
         self._chaos = Chaos(self, self.stream("chaos"))
 
     def stream(self, name: str) -> random.Random:
-        """A source of chance of its own, so that one consumer does not shift another's."""
+        """A separate random source, so that consumers do not affect each other."""
         return random.Random(f"{self.seed}/{name}")
 
     def later(self, delay_s: float, callback: Callable[..., object], *args: Any) -> None:
-        """Call something later, in the world's context and not in that of some node."""
+        """Call a function later, in the world's context instead of a node's."""
         self.loop.call_later(delay_s, callback, *args, context=self._context)
 
     def happened(self, what: str, where: str = "") -> None:
-        """Count a fault that really happened."""
+        """Count a fault that occurred."""
         self.counts[what] += 1
         self.trace.note(f"{what} {where}")
 
     def fail(self, error: BaseException) -> None:
-        """End the run: something is wrong."""
+        """End the run with an error."""
         if not self._over.done():
             self._over.set_exception(error)
 
     def run(self) -> History:
-        """Run to the end and judge; raises what was found."""
+        """Run to the end and check the history; raises violations."""
         self.loop.set_exception_handler(self._unhandled)
         try:
             self.loop.run_until_complete(self._main())
@@ -256,7 +256,7 @@ class World:
         self.later(self.weather.lasts_s + CALM_S_MAX, self._give_up)
         clients = [self.loop.create_task(self._live(client)) for client in self._clients()]
         for client in clients:
-            # A client that failed has said so already, and the others may wait for ever.
+            # A failed client has ended the run already, and the others may wait forever.
             done, _ = await asyncio.wait([client, self._over], return_when=asyncio.FIRST_COMPLETED)
             if self._over in done:
                 self._over.result()
@@ -264,7 +264,7 @@ class World:
         until_ns = self.calm_ns + round(self.scenario.calm_s * 1e9) if self.scenario.calm_s else 0
         look = self.stream("end")
         while not self._settled() or self.loop.time_ns() < until_ns:
-            # Not in step with what nodes do every so often.
+            # Random intervals, so as not to run in step with periodic work of nodes.
             await asyncio.wait([self._over], timeout=look.random())
             if self._over.done():
                 self._over.result()
@@ -292,7 +292,7 @@ class World:
             self.fail(error)
 
     def _calm(self) -> None:
-        """Let nothing go wrong any more, and let everyone go on."""
+        """End all faults, and resume paused nodes."""
         self._chaos.end()
         self.database.calm()
         if self.calm_ns == NEVER_NS:

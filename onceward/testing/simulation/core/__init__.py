@@ -16,7 +16,7 @@ _SWEEP_S = 5.0
 
 
 class Core(Combined):
-    """Transfers, counters, registers, leases and a line of items in one database."""
+    """Transfers, counters, registers, leases and a queue of items in one database."""
 
     parts = (Accounts, Counters, Registers, Leases, Items)
 

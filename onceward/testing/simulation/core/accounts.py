@@ -25,7 +25,7 @@ _START: Final = 100
 class Accounts(Scenario):
     """Transfers with a record of their id, and audits that read all accounts.
 
-    An account counts its changes, so the answers say in which order they were made.
+    An account counts its changes, so that responses show their order.
     """
 
     def setup(self, random: random.Random) -> None:
@@ -73,7 +73,7 @@ class Accounts(Scenario):
         else:
             balances = await read(tx, [_account(number) for number in range(self.count)], way)
         if signed:
-            # With this write it is no longer only a read; what it read must hold all the same.
+            # With this write it is not read-only, but its reads must be consistent all the same.
             tx.put(("audit", message.id), balances)
         return balances
 
@@ -97,7 +97,7 @@ class Accounts(Scenario):
 
 
 class _Chain:
-    """All changes of one account in their order, replayed."""
+    """All changes of one account in order, replayed."""
 
     def __init__(
         self, history: History, number: int, transfers: list[Call], recorded: dict[str, Any]

@@ -25,8 +25,8 @@ from onceward.testing.simulation.world import Node
 class Counters(Scenario):
     """A counter is the list of the executions that increased it, in a cached head record.
 
-    An execution is not protected by a record of its id: if the store applied one twice, the
-    list would show it. A message that is executed twice rightly counts twice.
+    An execution is not protected by a record of its id: if the store applied one twice, the list
+    would show it. A message that is executed twice correctly counts twice.
     """
 
     def setup(self, random: random.Random) -> None:

@@ -21,7 +21,7 @@ _HEAD = ("line head", "0")
 
 
 class Items(Scenario):
-    """The head counts what was added and taken; the n-th taken must be the n-th added."""
+    """The head counts added and taken items; the n-th taken item must be the n-th added one."""
 
     def request(self, random: random.Random) -> Any:
         what = random.choices(("add", "take", "survey", "glance"), (4, 3, 2, 2))[0]
@@ -64,7 +64,7 @@ class Items(Scenario):
         return {"added": added, "taken": taken, "token": token, "numbers": numbers}
 
     async def _glance(self, tx: Transaction) -> Any:
-        # Nothing is checked, so it may show what never was together; but all of it was.
+        # Unchecked reads: the combination may never have existed, but each item must have.
         rows = await tx.scan("line", limit=3, reverse=True)
         return [[int(row.key[1]), row.value] for row in rows]
 
@@ -75,7 +75,7 @@ class Items(Scenario):
             violated("torn read", f"head {added}, {taken}, and the line is {left}")
         adds: dict[int, Span] = {}
         takes: dict[int, Span] = {}
-        # Which item had which number, by all who have seen it.
+        # The item of each number, from all responses.
         items = {int(sort): token for sort, token in history.values("line").items()}
         glances = [call for call in history.calls if call.request[0] == "glance"]
         calls = [call for call in history.calls if call.request[0] != "glance"]
@@ -130,7 +130,7 @@ def _note_item(items: dict[int, str], number: int, token: str) -> None:
 
 
 def _check_reads(calls: list[Call], effects: dict[int, Span], place: str) -> None:
-    """Whoever saw the head after `number` effects saw all before and none after."""
+    """A read of the head after `number` effects must see all earlier and no later effects."""
     for call in calls:
         for answer in call.answers:
             number = answer.body[place]

@@ -12,11 +12,11 @@ from onceward.testing.simulation.world import Node
 
 _TTLS_MS: Final = (200, 1_000, 5_000, 20_000)
 _LONG_NS: Final = 30_000_000_000
-"""What took longer may have been overtaken by the removal of expired records."""
+"""Longer operations may have been overtaken by the removal of expired records."""
 
 
 class Grant(NamedTuple):
-    """A lease as some answer showed it, by the clock of the node that granted it."""
+    """A lease as shown in a response, by the clock of the node that granted it."""
 
     token: str
     now_ms: int
@@ -24,7 +24,7 @@ class Grant(NamedTuple):
 
 
 class Leases(Scenario):
-    """A lease is a record that expires; whoever finds none takes it."""
+    """A lease is a record that expires; a caller that finds none takes it."""
 
     def setup(self, random: random.Random) -> None:
         self.count = random.randint(1, 2)
@@ -73,7 +73,7 @@ class Leases(Scenario):
         return sorted(grants.values(), key=lambda grant: grant.now_ms)
 
     def _judge_time(self, history: History, calls: list[Call], order: list[Grant]) -> None:
-        """By the clients' time, the next one is not granted before the last has ended."""
+        """By the clients' clock, a lease must not be granted before the previous one has ended."""
         called = {call.id: call for call in calls}
         slack_ns = (2 * history.clock_error_ms + 1) * 1_000_000
         for one, other in pairwise(order):
@@ -85,7 +85,7 @@ class Leases(Scenario):
                     violated("early", f"{other} was granted {early_ns / 1e9} s before {one} ended")
 
     def _judge_absence(self, calls: list[Call], order: list[Grant]) -> None:
-        """A lease that was granted and has not ended is there for everyone who looks later."""
+        """A granted lease must be visible to all later reads until it ends."""
         known_ns: dict[str, int] = {}
         for call in calls:
             for answer in call.answers:

@@ -23,6 +23,6 @@ async def read(tx: Transaction, keys: Sequence[Key], way: str) -> list[Any]:
 
 
 async def find(tx: Transaction, key: Key) -> Any:
-    """The value of a key by a scan that is not checked: right for one record, once durable."""
+    """The value of a key by an unchecked scan: valid for one record, once durable."""
     rows = await tx.scan(key[0], start=key[1], limit=1)
     return rows[0].value if rows and rows[0].key == key else None

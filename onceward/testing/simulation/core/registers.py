@@ -14,16 +14,16 @@ from onceward.testing.simulation.world import Node
 
 
 class Refused(Exception):
-    """What a function raises that has looked and does not want to write; carries what it saw."""
+    """Raised by a function that reads and then decides not to write; has the value it saw."""
 
     def __init__(self, seen: Any) -> None:
         self.seen = seen
 
 
 class Registers(Scenario):
-    """Every execution writes a value of its own, so a value says who wrote it.
+    """Every execution writes a unique value, so a value identifies its writer.
 
-    Only `erase` leaves no such mark; so it keeps a record of its id, and happens once.
+    Only `erase` leaves no such mark. It keeps a record of its id, and happens once.
     """
 
     def setup(self, random: random.Random) -> None:
@@ -64,7 +64,7 @@ class Registers(Scenario):
 
 async def _refuse(tx: Transaction, key: Key, token: str, cached: bool) -> None:
     seen = await tx.get(key, cached=cached)
-    tx.put(key, token)  # Not to be seen by anyone, since the function fails.
+    tx.put(key, token)  # must never be visible, since the function fails
     raise Refused(seen)
 
 
@@ -100,7 +100,7 @@ async def _erase(tx: Transaction, key: Key, done_key: Key) -> Any:
 
 
 def _operations(calls: list[Call], final: Any) -> list[Operation]:
-    """What clients know of a register, as operations; its final value is read at the end."""
+    """The operations on a register that clients know of; its final value is read at the end."""
     operations: list[Operation] = []
     known: dict[str, None] = {}
     seen_values: dict[str, None] = {}
@@ -115,7 +115,7 @@ def _operations(calls: list[Call], final: Any) -> list[Operation]:
             continue
         for answer in call.answers:
             token, seen, how = answer.body
-            # A network that repeats an answer adds nothing to what is known.
+            # A repeated response of the network contains no new information.
             if token in known:
                 continue
             known[token] = None
@@ -135,7 +135,7 @@ def _operations(calls: list[Call], final: Any) -> list[Operation]:
     called = {call.id: call for call in calls}
     for value in seen_values:
         if value not in known:
-            # An execution whose answer no client got; of one that writes.
+            # A writing execution without a response.
             call = called[value.split("@")[0]]
             if call.request[0] not in ("write", "swap", "create"):
                 continue

@@ -20,13 +20,13 @@ from onceward.testing.simulation.world import Node
 
 ALWAYS_FAILS: Final = 99
 _IDS_AT_ONCE: Final = 20
-# What a node needs beyond two leases to find its share: some calls, one after the other.
+# The time that a node needs beyond two leases to find its share: several calls in sequence.
 _LATENCY_S: Final = 2.0
 _LOOK_S: Final = 0.5
 
 
 class Everywhere(Placement):
-    """Believes that every slot is its own, whatever the records say."""
+    """Acts as the owner of every slot, regardless of the records."""
 
     def holds(self, slot: int) -> bool:
         return True
@@ -40,7 +40,7 @@ class EverywhereNode(service.Node):
 
 
 class Jobs(Scenario):
-    """Every message sends one to three jobs, once; a client is done when all of them are."""
+    """Every message sends one to three jobs, once; a client is done when all of them have ended."""
 
     servers = (1, 5)
     clients = (1, 4)
@@ -71,7 +71,7 @@ class Jobs(Scenario):
         self.queues = ("q", "r")[: random.randint(1, 2)]
         self.order_keys = random.randint(1, 3)
         self.workers = random.randint(1, 2)
-        # With workers on one node only, the others have to leave it their jobs.
+        # With workers on one node only, the others must leave their jobs to it.
         self.workers_everywhere = random.random() < 0.75
         self.stops = random.choice((0.0, 0.5))
         self.two_owners = random.random() < 0.25
@@ -79,7 +79,7 @@ class Jobs(Scenario):
             self.calm_s = 2 * self.node_lease_ms / 1000 + _LATENCY_S
 
     def make_service(self, node: Node) -> service.Node:
-        """What a node runs: replace it to put another one to the test."""
+        """The service that a node runs. Replace it to test another one."""
         kind = EverywhereNode if self.two_owners else service.Node
         return kind(node.store, name=node.name, slots=self.slots, lease_ms=self.node_lease_ms)
 
@@ -114,7 +114,7 @@ class Jobs(Scenario):
                 await node.clock.sleep(0.2)
 
     def employ(self, worker: Worker) -> Worker:
-        """The worker that a node gets: replace it to put another one to the test."""
+        """The worker of a node. Replace it to test another one."""
         return worker
 
     async def client(self, client: Client) -> None:
@@ -176,7 +176,7 @@ class Jobs(Scenario):
 
 
 async def send_one(tx: Transaction, schedule: Schedule, job: dict[str, Any]) -> dict[str, Any]:
-    """Send a job; returns what the judge must know about it."""
+    """Send a job; returns the facts about it that the checks need."""
     due_ms = tx.now_ms + job["delay_ms"] if job["delay_ms"] else 0
     id_ = await schedule.send(
         tx,
@@ -190,8 +190,8 @@ async def send_one(tx: Transaction, schedule: Schedule, job: dict[str, Any]) -> 
 
 
 async def _wait(node: Node, schedule: Schedule, ids: list[str]) -> str:
-    """Answers once the jobs have ended, and what they have sent in turn: until then, with an
-    error that lets the client ask again."""
+    """Respond once the jobs, and the jobs that they have sent, have ended. Until then, raise an
+    error after which the client repeats the request."""
 
     async def ended(tx: Transaction) -> bool:
         left = list(ids)
@@ -207,7 +207,7 @@ async def _wait(node: Node, schedule: Schedule, ids: list[str]) -> str:
 
 
 async def _stop(node: Node, running: service.Node, after_s: float) -> None:
-    """Stop a node in good order; its server starts again."""
+    """Stop a node normally; its server restarts."""
     await node.clock.sleep(after_s)
     if not node.calm:
         node.tell("leaves", "")
@@ -216,7 +216,7 @@ async def _stop(node: Node, running: service.Node, after_s: float) -> None:
 
 
 async def _tell_troubles(node: Node, running: service.Node) -> None:
-    """Nothing here is damaged: a dispatcher that could not act on an entry has a mistake."""
+    """Report failed due entries. Nothing is damaged here, so they are bugs of the dispatcher."""
     while True:
         await node.clock.sleep(_LOOK_S)
         for entry, error in running.dispatcher.troubles.items():

@@ -1,8 +1,8 @@
 """Replay of all commits of a run: checks every transition of every job.
 
-Knows the records of jobs as text, and what senders and workers wrote beside them: `sent` by
-whoever sends, `act`, `effect` and `log` by whoever works. What the schedule should have done
-is decided here anew.
+It parses the records of jobs as text, and the records that senders (`sent`) and workers (`act`,
+`effect`, `log`) wrote in the same commits. It decides independently what the schedule should have
+done.
 """
 
 import json
@@ -16,7 +16,7 @@ from onceward.testing.simulation.history import NEVER_NS, Applied, History, viol
 
 ENDS: Final = ("succeeded", "failed")
 _LOOSE: Final = ("due", "ready")
-# What may happen to a job that nobody holds, besides a claim.
+# Permitted transitions of a job without a lease, besides a claim.
 _QUIET: Final = {
     ("", "blocked"),
     *(("", stage) for stage in _LOOSE),
@@ -27,7 +27,7 @@ _QUIET: Final = {
 
 @dataclass(slots=True)
 class Job:
-    """A job, as far as its commits have been followed."""
+    """A job, as of the commits that have been followed."""
 
     id: str
     line: str | None
@@ -35,9 +35,9 @@ class Job:
     attempts_max: int
     stage: str = ""
     attempts: int = 0
-    """Those that count."""
+    """The number of attempts that count."""
     token: str = ""
-    """Of its last attempt."""
+    """The token of its last attempt."""
     completed: str = ""
     """The token of the attempt that has completed it."""
 
@@ -49,28 +49,28 @@ class Attempt:
     job: Job
     number: int
     until_ms: int
-    """What the worker was told, so far."""
+    """The end of the lease as last reported to the worker."""
     ended_ns: int = NEVER_NS
     ran_out: bool = False
 
 
 @dataclass(slots=True)
 class Replay:
-    """What the commits of a run say."""
+    """The state of a run after the followed commits."""
 
     clock_error_ms: int
     told_until_ms: dict[str, int]
-    """By token: until when its worker was told at first that it has the job."""
+    """By token: the end of the lease as first reported to its worker."""
     seen: Counter[str]
     jobs: dict[str, Job] = field(default_factory=dict)
     sent: dict[str, list[str]] = field(default_factory=dict)
-    """By message, in the order of the commits: the jobs that it sent."""
+    """By message: the jobs that it sent, in the order of the commits."""
     lines: dict[str, list[Job]] = field(default_factory=dict)
-    """The jobs of each order key, in the order they were sent."""
+    """The jobs of each order key, in the order of sending."""
     attempts: dict[str, Attempt] = field(default_factory=dict)
     """By token."""
     acts: dict[str, dict[str, Any]] = field(default_factory=dict)
-    """What workers did, by their name for it."""
+    """Actions of workers, by their unique names."""
 
     def apply(self, commit: Applied) -> None:
         """Follow one commit."""
@@ -114,7 +114,7 @@ class Replay:
         self.seen["lease renewed"] += 1
 
     def _held(self, act: dict[str, Any]) -> Attempt:
-        """The attempt that an act is about: it must be the one under way."""
+        """The attempt of an action, which must be the current one."""
         job = self.jobs[act["id"]]
         if job.stage != "running" or job.token != act["token"]:
             violated("stale", f"{act} succeeded while the job was {job}")
@@ -163,10 +163,10 @@ class Replay:
             violated("early", f"{job} was taken {early_ms} ms before its time")
 
     def _lapse(self, job: Job, record: dict[str, Any], at_ms: int) -> None:
-        """The lease was ended, and not by its worker."""
+        """The lease was ended by the schedule."""
         attempt = self.attempts[job.token]
         if record.get("attempt", 0) == job.attempts - 1:
-            # A claim that found nobody to receive it: it does not count.
+            # A claim whose worker had gone: it does not count.
             if job.token in self.told_until_ms:
                 violated("taken away", f"{attempt} was given back, but its worker had it")
             job.attempts -= 1
@@ -197,7 +197,7 @@ class Replay:
             violated("torn", f"{act} has changed {job} to {record}")
 
     def _over(self, job: Job, record: dict[str, Any], *, given_up: bool) -> None:
-        """An attempt has ended badly: is the job failed if it must be, and only then?"""
+        """An attempt has failed: the job must have failed exactly if no attempts are left."""
         used_up = 0 < job.attempts_max <= job.attempts
         if record["stage"] == "failed":
             if not used_up and not given_up:
@@ -218,7 +218,7 @@ class Replay:
 
 
 def replay(history: History) -> Replay:
-    """Follow all commits of a run; raises at the first step that cannot be right."""
+    """Follow all commits of a run; raises at the first invalid step."""
     told_until_ms = {n.body[2]: n.body[3] for n in history.notes if n.topic == "claimed"}
     followed = Replay(history.clock_error_ms, told_until_ms, history.seen)
     for commit in history.commits:

@@ -1,8 +1,8 @@
 """Checks of the assignment of slots to nodes.
 
-Knows the records of nodes and slots as text, and what nodes told: that they start, that they
-leave in good order, and which slots they believe to be theirs. A node's name in the records
-begins with its name in the simulation.
+It parses the records of nodes and slots as text, and uses notes of nodes: start, normal stop, and
+the slots that they consider their own. A node's name in the records starts with its name in the
+simulation.
 """
 
 import json
@@ -11,18 +11,18 @@ from typing import Any, Final
 from onceward.engine.base import Delete, Put
 from onceward.testing.simulation.history import NEVER_NS, History, violated
 
-# Node records are sent and arrive in their own time; what an observer measures is between
-# two reads, so it is never less than the lease.
+# An observer measures the time between two reads of a node's record, which is never less than the
+# lease.
 _ROUNDING_NS: Final = 1_000_000
 
 
 def judge_slots(
     history: History, slots: int, *, lease_ns: int, bound_ns: int, two_owners: bool
 ) -> None:
-    """Raise a `Violation` if a slot was taken from someone alive, or is not well owned in the end.
+    """Raise a `Violation` if a slot was taken from a live node, or has a wrong final owner.
 
-    `bound_ns` is how long after all is calm the slots must have found their owners; 0 if that
-    is not to be judged. `two_owners`: nodes believe what they want, only the records count.
+    `bound_ns` is the time after the last fault by which all slots must have their owners; 0 skips
+    this check. With `two_owners`, nodes ignore the records, so only the records are checked.
     """
     _judge_changes(history, lease_ns)
     owned = _beliefs(history)
@@ -34,12 +34,12 @@ def judge_slots(
 
 
 def life_of(name: str) -> str:
-    """The life of a server that has registered under this name."""
+    """The life of a server that registered under this name."""
     return name.partition("~")[0]
 
 
 def _judge_changes(history: History, lease_ns: int) -> None:
-    """Slots change hands only when nobody alive has them; nodes are given up after a lease."""
+    """Slots change owners only without a live owner; nodes are removed only after a lease."""
     leaves = {note.node: note.at_ns for note in history.notes if note.topic == "leaves"}
     beats: dict[str, int] = {}
     owners: dict[str, dict[str, Any]] = {}
@@ -101,7 +101,7 @@ def _judge_end(
     owned: dict[str, tuple[str, list[int], int]],
     bound_ns: int,
 ) -> None:
-    """Each slot has one owner, who lives and knows it; and so it was when the bound was over."""
+    """Each slot must have one live owner that knows of it, at the latest at the bound."""
     owners = {int(sort): value["owner"] for sort, value in history.values("slot").items()}
     believed = {slot: name for name, believed_slots, _ in owned.values() for slot in believed_slots}
     if sorted(owners) != list(range(slots)) or owners != believed:

@@ -12,12 +12,12 @@ from onceward.testing.simulation.history import History, Span, check_real_time, 
 from onceward.testing.simulation.schedule.replay import ENDS, Replay, replay
 
 _RULES = (*all_rules.RULES, *schedule_rules.RULES)
-# How often the rules for records are held against them on the way.
+# How often the invariants are checked during the run.
 _LOOKS = 5
 
 
 def judge_jobs(history: History) -> None:
-    """Raise a `Violation` if the schedule has broken a promise about some job."""
+    """Raise a `Violation` if the schedule has broken a guarantee for some job."""
     followed = replay(history)
     _judge_sends(history, followed)
     _judge_ends(history, followed)
@@ -30,7 +30,7 @@ def judge_jobs(history: History) -> None:
 
 
 def _judge_sends(history: History, followed: Replay) -> None:
-    """What was acknowledged is there, and the same for all who asked."""
+    """Acknowledged jobs must exist, and be the same in all responses."""
     for call in history.calls:
         if call.request[0] != "send":
             continue
@@ -46,7 +46,7 @@ def _judge_sends(history: History, followed: Replay) -> None:
 
 
 def _judge_ends(history: History, followed: Replay) -> None:
-    """Every job has ended, and those that are done had their effect once."""
+    """Every job must have ended, and those that succeeded had their effect once."""
     effects = history.values("effect")
     for job in followed.jobs.values():
         if job.stage not in ENDS:
@@ -63,7 +63,7 @@ def _judge_ends(history: History, followed: Replay) -> None:
 
 
 def _judge_lines(history: History, followed: Replay) -> None:
-    """The jobs of an order key had their effects in the order they were sent."""
+    """The jobs of an order key must have had their effects in the order of sending."""
     logs = history.values("log")
     for line, jobs in followed.lines.items():
         expected = [job.id for job in jobs if job.stage == "succeeded"]
@@ -72,7 +72,7 @@ def _judge_lines(history: History, followed: Replay) -> None:
 
 
 def _judge_workers(history: History, followed: Replay) -> None:
-    """What workers were told is true: of their claims, and of what they did."""
+    """Reports to workers about their claims and actions must be true."""
     at_work_ns: dict[str, int] = {}
     for note in history.notes:
         if note.topic == "claimed":
@@ -95,7 +95,7 @@ def _judge_workers(history: History, followed: Replay) -> None:
 
 
 def judge_records(history: History) -> None:
-    """The records fit together, at some moments on the way and in the end."""
+    """The records must be consistent, at some moments during the run and at the end."""
     records: dict[Key, Record] = {}
     every = len(history.commits) // _LOOKS + 1
     for number, commit in enumerate(history.commits):

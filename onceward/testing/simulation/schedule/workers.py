@@ -14,15 +14,15 @@ from onceward.store.transaction import Transaction
 from onceward.testing.simulation.world import Node
 
 _LEASES_MS: Final = (300, 1_000, 3_000)
-# From this attempt on a job is worked on as it should be, so that all jobs end some day.
+# From this attempt on a job is processed correctly, so that all jobs end eventually.
 _ATTEMPTS_BAD: Final = 3
 
 
 class Worker:
-    """Claims jobs of a queue, one batch after the other, and does what it wants with them.
+    """Claims jobs of a queue in batches, and handles them correctly or not.
 
-    Whatever it does to a job it notes in the same commit, under `act` and a name of its own;
-    and it tells the judge what it was told.
+    It records each action on a job in the same commit, under `act` and a unique name, and sends the
+    responses that it received to the checks.
     """
 
     def __init__(self, node: Node, running: service.Node, name: str, queue: str, seed: int) -> None:
@@ -76,7 +76,7 @@ class Worker:
         if not good and draw.random() < 0.2:
             for _ in range(draw.randint(1, 3)):
                 await self.node.clock.sleep(lease_s * 0.8 * draw.random())
-                # Sometimes for less than is left: then nothing changes.
+                # Sometimes for less than the remaining time: then nothing changes.
                 if not await self._act("extend", claim, lease_ms=draw.choice(_LEASES_MS)):
                     return
         await self.node.clock.sleep(work_s)
@@ -87,8 +87,8 @@ class Worker:
             await self._act(what, claim)
 
     async def _act(self, what: str, claim: Claim, **options: Any) -> bool:
-        """Do something about a claimed job, and try again until there is an answer; says
-        whether it was done. False if it is too late for that."""
+        """Perform an action on a claimed job, with retries until a response arrives. Returns False
+        if the lease has ended."""
         while True:
             self._acts += 1
             act = f"{self.name}#{self._acts}"
@@ -115,7 +115,7 @@ class Worker:
         lease_ms: int = 0,
         follow_first: bool = False,
     ) -> None:
-        """One act as one transaction."""
+        """Perform an action in one transaction."""
         schedule = self.running.schedule
         record: dict[str, Any] = {"what": what, "id": claim.id, "token": claim.token}
         if what == "complete":
@@ -133,7 +133,7 @@ class Worker:
         tx.put(("act", act), record)
 
     async def complete(self, tx: Transaction, claim: Claim, follow_first: bool) -> None:
-        """End a job well, with its effects in the same commit."""
+        """Complete a job, with its effects in the same commit."""
         schedule = self.running.schedule
         follow = await self._follow(tx, claim) if follow_first else None
         await schedule.complete(tx, claim.id, claim.token)
@@ -142,7 +142,7 @@ class Worker:
         await self.effect(tx, claim, follow)
 
     async def effect(self, tx: Transaction, claim: Claim, follow: str | None) -> None:
-        """What a job does: it leaves a record, and a line in the log of its order key."""
+        """The effect of a job: a record, and an entry in the log of its order key."""
         effect = {"attempt": claim.attempt, "token": claim.token, "follow": follow}
         await _append(tx, ("effect", claim.id), effect)
         order_key = claim.options.order_key
@@ -150,7 +150,7 @@ class Worker:
             await _append(tx, ("log", f"{claim.queue}/{order_key}"), claim.id)
 
     async def _follow(self, tx: Transaction, claim: Claim) -> str | None:
-        """Send another job for the same order key, if the body says so."""
+        """Send another job with the same order key, if the body requests it."""
         if not claim.body["follow"]:
             return None
         body = {"fails": 0, "pause_ms": 0, "follow": False}
