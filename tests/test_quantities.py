@@ -33,7 +33,9 @@ def test_seconds_are_as_many_milliseconds_or_one_more(seconds: float, ms: int) -
 
 @pytest.mark.parametrize("seconds", [-0.001, 60.001, float("nan"), "1", None, 1 + 0j, True, False])
 def test_what_is_no_length_of_time_is_refused(seconds: Any) -> None:
-    refused("a delay must be 0 to 60 seconds, not", "bad_request", milliseconds, seconds, "a delay", 60)
+    refused(
+        "a delay must be 0 to 60 seconds, not", "bad_request", milliseconds, seconds, "a delay", 60
+    )
 
 
 def test_a_hundred_years_are_the_longest_time() -> None:

@@ -72,7 +72,9 @@ async def test_a_lease_that_cannot_be_is_refused(lease_ms: Any) -> None:
 async def test_a_worker_without_a_proper_name_gets_nothing(worker: Any) -> None:
     jobs = await new_jobs()
     await jobs.send()
-    with pytest.raises(BadInput, match=r"1 to 256 characters|lone surrogates|must be text, not int"):
+    with pytest.raises(
+        BadInput, match=r"1 to 256 characters|lone surrogates|must be text, not int"
+    ):
         await jobs.claim(worker=worker)
     assert len(await jobs.ready()) == 1
 

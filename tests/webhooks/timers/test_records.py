@@ -210,7 +210,10 @@ def test_the_body_of_a_call_leaves_room_for_what_stands_around_it_in_a_job() -> 
         ({"delay_ms": "1"}, "a delay must be a whole number of ms, 0 or more, not '1'"),
         ({"repeat": Interval(1, 0)}, "an interval must have"),
         ({"due_ms": 1, "repeat": Cron("nonsense")}, "nonsense"),
-        ({"delay_ms": 1, "catch_up": "some"}, "catch_up must be one of all, last, none, not 'some'"),
+        (
+            {"delay_ms": 1, "catch_up": "some"},
+            "catch_up must be one of all, last, none, not 'some'",
+        ),
     ],
 )
 def test_a_time_that_cannot_be_is_refused(when: dict[str, Any], message: str) -> None:
