@@ -51,7 +51,7 @@ class Worker:
             raise BadInput(f"handler is an async function, not {type(handler).__name__}")
         milliseconds(lease_s, "lease_s")
         if milliseconds(wait_s, "wait_s", limits.WAIT_MS_MAX / 1000) < _WAIT_MS_MIN:
-            raise BadInput(f"wait_s is 1 or more, not {wait_s}")
+            raise BadInput(f"wait_s must be 1 or more, not {wait_s}")
         self._client = client
         self._queue = queue
         self._handler = handler
