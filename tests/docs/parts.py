@@ -293,6 +293,7 @@ CANNOT: dict[tuple[str, str], str] = {
     ("*", "make "): "a target of the repository, which tests of its own run",
     ("*", "npm install"): "needs the package index; the types are checked against the checkout",
     ("*", "python3 -m venv"): "makes the environment that the tests run in",
+    ("guides/deployment.md", "sudo "): "changes the machine; tests/docs/test_deployment.py",
     (
         "guides/postgresql.md",
         "*",

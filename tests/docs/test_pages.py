@@ -158,7 +158,7 @@ SAID = {
         f"A database has {limits.SLOTS_DEFAULT} slots by default",
         f"at most {limits.COMMIT_WRITES_MAX} writes and 4 MB",
     ),
-    "guides/deployment.md": (LEASE, f"{limits.MEMTABLE_BYTES >> 20} MiB for what is not"),
+    "guides/deployment.md": (LEASE, f"{limits.MEMTABLE_BYTES >> 20} MiB for recent commits"),
     "guides/postgresql.md": (LEASE, f"({limits.SLOTS_DEFAULT}, `App(slots=…)`)"),
     "guides/workers.md": (f"`drain_s` ({limits.DRAIN_S:g})",),
     "rooms-protocol.md": (f"at most {limits.PRESENCES_BYTES_MAX >> 20} MiB together",),
