@@ -7,12 +7,15 @@ a piece, with the names that it takes from the text around it; `CANNOT` is what 
 import asyncio
 import json
 import logging
+import os
 import re
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
+import aiohttp
 import pytest
 
 import onceward
@@ -24,7 +27,7 @@ from onceward.store.transaction import Transaction
 from onceward.webhooks.signing import headers, new_secret
 from tests.client.served import Served
 from tests.docs.reader import Reader
-from tests.needs import need_program
+from tests.needs import need, need_program
 from tests.server_process import ROOT
 
 Names = dict[str, Any]
@@ -215,6 +218,29 @@ async def a_place_in_line(text: str, reader: Reader) -> None:
     assert (place.role, place.marker) == ("seated", "X")
 
 
+async def a_receiver_of_texts(text: str, reader: Reader) -> None:
+    """Accepts form posts of Twilio once, even if a repeat differs; rejects all others."""
+    validator = need("twilio.request_validator").RequestValidator("t" * 32)
+    url = f"sqlite:///{reader.folder}/texts.db"
+    with mock.patch.dict(os.environ, TWILIO_AUTH_TOKEN="t" * 32):
+        names = declare(text.replace("sqlite:///texts.db", url))
+    sid = "SM" + "0" * 32
+    async with Served(names["app"]) as served, aiohttp.ClientSession(served.url) as session:
+
+        async def post(fields: dict[str, str], signature: str) -> tuple[int, Any]:
+            made = {"X-Twilio-Signature": signature}
+            async with session.post("/hooks/twilio", data=fields, headers=made) as answer:
+                return answer.status, (await answer.json()).get("duplicate")
+
+        for words, duplicate in (("rock", False), ("rock, again", True)):
+            fields = {"MessageSid": sid, "Body": words, "MediaUrl": ""}
+            signed = validator.compute_signature(names["URL"], fields)
+            assert await post(fields, signed) == (200, duplicate)
+        assert await post({"MessageSid": sid, "Body": "paper"}, signed) == (401, None)
+        async with session.post("/hooks/twilio", json={}) as answer:
+            assert answer.status == 415
+
+
 def _signed() -> tuple[str, dict[str, str]]:
     clock = Clock()
     secret = new_secret(Ids(clock.now_ms))
@@ -282,6 +308,7 @@ PARTS: dict[tuple[str, str], Callable[[str, Reader], Any]] = {
     ("timers.md", "def receive(secret: str"): a_receiver_in_python,
     ("timers.md", "export function receive"): a_receiver_in_node,
     ("server.md", "lifespan(web"): lines_of("examples/mounted.py"),
+    ("guides/webhooks.md", "x-twilio-signature"): a_receiver_of_texts,
     ("guides/react.md", "list_push"): a_handler_that_adds_to_a_list,
     ("guides/postgresql.md", "async def copy"): a_move_of_records,
 }
