@@ -1351,6 +1351,11 @@ export interface JobsSettleOptions extends CallOptions {
   result?: any;
   /** How the outcome was found out. It is stored with the job, the caller and the time. */
   reason?: string;
+  /**
+   * The idempotency key: a repeated request settles the step once, even if the step is in doubt
+   * again.
+   */
+  key?: string;
 }
 
 /** Options of `jobs.list`. */

@@ -101,6 +101,9 @@ class SettleJob(Body):
     """The result of the step, if it was done."""
     reason: Annotated[str, Meta(max_length=limits.SETTLEMENT_REASON_CHARS_MAX)] = ""
     """How the outcome was found out. It is stored with the job, the caller and the time."""
+    key: Annotated[str, Meta(max_length=limits.SETTLEMENT_KEY_CHARS_MAX)] = ""
+    """The idempotency key: a repeated request settles the step once, even if the step is in doubt
+    again."""
 
 
 class JobOutcome(msgspec.Struct, omit_defaults=True):
@@ -345,7 +348,8 @@ SETTLE = Operation(
     scope="manage:{queue of the job}",
     body=SettleJob,
     response=JobOutcome,
-    errors=("no_such_job", "not_failed"),
+    errors=("no_such_job", "not_failed", "key_reused"),
+    fills=("key",),
     done_errors=("not_failed",),
 )
 

@@ -35,6 +35,7 @@ HISTORY_BYTES_MAX = 12_000
 SETTLEMENTS_MAX = 5  # the last settlements in a job's record
 SETTLEMENTS_BYTES_MAX = 5_000
 SETTLEMENT_REASON_CHARS_MAX = 500
+SETTLEMENT_KEY_CHARS_MAX = 128
 
 # The dispatcher keeps entries that are due soon in memory, up to this many per slot.
 AGENDA_AHEAD_MS = 10_000

@@ -47,6 +47,8 @@ class Settlement(msgspec.Struct, frozen=True, array_like=True):
     by: str = ""
     """The id of the caller; empty for code of the application."""
     reason: str = ""
+    key: str = ""
+    """The idempotency key of the request."""
 
 
 class Effect(msgspec.Struct, frozen=True, array_like=True):

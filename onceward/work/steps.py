@@ -12,7 +12,7 @@ import msgspec
 from onceward import limits
 from onceward.engine.base import Record
 from onceward.engine.invariants import Rule
-from onceward.errors import BadInput, NotFailed
+from onceward.errors import BadInput, KeyReused, NotFailed
 from onceward.json_values import decode, encode
 from onceward.reasons import reason_text
 from onceward.schedule import Schedule, job_key, steps_key
@@ -97,12 +97,15 @@ async def settle(
     token: str | None = None,
     by: str = "",
     reason: str = "",
+    key: str = "",
 ) -> None:
     """Record the outcome of a step in doubt: done with a result, or not done.
 
     The job continues from there, and keeps the settler, the time and the reason. With the token of
-    an attempt, the call takes effect only if that attempt caused the doubt. Raises `NoSuchJob`,
-    `NotFailed` (not in doubt, or because of another attempt), `BadInput` (unknown step).
+    an attempt, the call takes effect only if that attempt caused the doubt. Calls of one caller
+    with the same key take effect once, even if the step is in doubt again. Raises `NoSuchJob`,
+    `KeyReused`, `NotFailed` (not in doubt, or because of another attempt), `BadInput` (unknown
+    step).
     """
     if type(reason) is not str or len(reason) > limits.SETTLEMENT_REASON_CHARS_MAX:
         raise BadInput(
@@ -111,6 +114,11 @@ async def settle(
             code="wrong_type",
         )
     job = await schedule.get(tx, id_)
+    for one in job.settled:
+        if key and (one.key, one.by) == (key, by):
+            if (one.step, one.done) != (name, done):
+                raise KeyReused(f"the key {key!r} was already used to settle {one.step!r}")
+            return
     if job.stage != "in_doubt":
         raise NotFailed(f"job {id_} is not in doubt: it is {job.state}", id=id_, state=job.state)
     steps = await load(tx, id_)
@@ -128,7 +136,7 @@ async def settle(
     await schedule.retry(tx, id_)
     job = await schedule.get(tx, id_)
     job.settled = latest_settled(
-        [*job.settled, Settlement(tx.now_ms, name, done, by, reason_text(reason))]
+        [*job.settled, Settlement(tx.now_ms, name, done, by, reason_text(reason), key)]
     )
     tx.put(job_key(id_), job)
 

@@ -7,7 +7,7 @@ import pytest
 
 from onceward import Job
 from onceward.client import Client
-from onceward.errors import OutcomeUnknown
+from onceward.errors import KeyReused, OutcomeUnknown
 from tests.client.served import Cutter, Loss, Served
 from tests.client.test_operations import CALLS
 from tests.client.test_tables import counting
@@ -256,3 +256,27 @@ async def test_the_entries_of_a_presence_are_deleted_once() -> None:
             pass
         assert await client.rooms.delete_presence("r", "it")
         assert await client.rooms.get_presence("r", "it") == {}
+
+
+async def test_a_step_that_is_in_doubt_again_is_settled_once() -> None:
+    app = counting()
+    calls: list[str] = []
+
+    @app.handler("pay", attempts_max=0)
+    async def pay(job: Job) -> Any:
+        async def charge() -> None:
+            calls.append(job.id)
+            raise ConnectionError
+
+        return await job.step("pay", charge, at_most_once=True)
+
+    async with Served(app) as served, Client(served.url) as client:
+        id_ = (await client.send("pay", 1, key="k", wait_s=30)).id
+        for _ in range(2):
+            await client.jobs.settle(id_, "pay", False, key="one decision")
+            job = await client.jobs.wait(id_)
+            assert (job.state, len(job.settled), len(calls)) == ("in_doubt", 1, 2)
+        with pytest.raises(KeyReused):
+            await client.jobs.settle(id_, "pay", True, key="one decision")
+        await client.jobs.settle(id_, "pay", True, result=7)
+        assert (await client.jobs.wait(id_)).result == 7

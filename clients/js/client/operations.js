@@ -12,7 +12,7 @@ export const OPERATIONS = {
   "jobs.get": ["GET", "/v1/jobs/{id}", "?waitS", { opaque: "body result" }],
   "jobs.cancel": ["DELETE", "/v1/jobs/{id}", ""],
   "jobs.retry": ["POST", "/v1/jobs/{id}/retry", "", { done: "not_failed" }],
-  "jobs.settle": ["POST", "/v1/jobs/{id}/settle", "!step !done result reason", { done: "not_failed" }],
+  "jobs.settle": ["POST", "/v1/jobs/{id}/settle", "!step !done result reason key", { fills: "key", done: "not_failed" }],
   "jobs.list": ["GET", "/v1/jobs", "?queue ?state ?key ?text ?after ?limit", { pages: "jobs after" }],
   "jobs.history": ["GET", "/v1/jobs/{id}/history", "", { opaque: "job.body job.result steps.result" }],
   "queues.list": ["GET", "/v1/queues", "", { returns: "queues", opaque: "queues.jobs" }],

@@ -137,7 +137,7 @@ class JobsOperations(Operations):
         return await self._transport.run(api.RETRY, id)
 
     async def settle(
-        self, id: str, step: str, done: bool, *, result: Any = None, reason: str = ""
+        self, id: str, step: str, done: bool, *, result: Any = None, reason: str = "", key: str = ""
     ) -> api.JobOutcome:
         """Settle a step in doubt.
 
@@ -147,11 +147,15 @@ class JobsOperations(Operations):
         - `result`: The result of the step, if it was done.
         - `reason`: How the outcome was found out. It is stored with the job, the caller and the
           time.
+        - `key`: The idempotency key: a repeated request settles the step once, even if the step is
+          in doubt again.
 
-        Raises `NoSuchJob`, `NotFailed`.
+        Raises `NoSuchJob`, `NotFailed`, `KeyReused`.
         """
         return await self._transport.run(
-            api.SETTLE, id, body=api.SettleJob(step=step, done=done, result=result, reason=reason)
+            api.SETTLE,
+            id,
+            body=api.SettleJob(step=step, done=done, result=result, reason=reason, key=key),
         )
 
     async def list(

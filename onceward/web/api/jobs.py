@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import msgspec
 from msgspec import UNSET, Raw, UnsetType
 from msgspec.structs import asdict
 
@@ -56,7 +57,7 @@ def view(id_: str, job: Job) -> api.Job:
         job.ended_ms,
         job.worker,
         [api.JobAttempt(**asdict(attempt)) for attempt in job.history],
-        [api.JobSettlement(**asdict(settlement)) for settlement in job.settled],
+        [msgspec.convert(one, api.JobSettlement, from_attributes=True) for one in job.settled],
     )
 
 
@@ -170,6 +171,7 @@ async def settle(call: Call, id_: str, asked: api.SettleJob) -> api.JobOutcome:
             done=asked.done,
             by=call.caller.id,
             reason=asked.reason,
+            key=asked.key,
         )
         return (await schedule.get(tx, id_)).state
 
