@@ -245,7 +245,7 @@ async def _visible(call: Call, tx: Transaction, id_: str) -> Job:
     own = job.caller == call.caller.id and may_enter(call.app.node, call.caller, "send", job.queue)
     if own or _works(call, job.queue):
         return job
-    raise NoSuchJob(f"there is no job {id_}", id=id_)
+    raise NoSuchJob(f"job {id_} not found", id=id_)  # as for an unknown id
 
 
 async def _managed(call: Call, tx: Transaction, id_: str) -> Job:
@@ -259,7 +259,7 @@ async def _workable(call: Call, tx: Transaction, id_: str) -> Job:
     """A job that the caller may work on. Raises `NoSuchJob`."""
     job = await call.app.node.schedule.get(tx, id_)
     if not may_enter(call.app.node, call.caller, "work", job.queue):
-        raise NoSuchJob(f"there is no job {id_}", id=id_)
+        raise NoSuchJob(f"job {id_} not found", id=id_)  # as for an unknown id
     return job
 
 
