@@ -1,6 +1,6 @@
-"""Benchmarks: what this machine can do, what we do on it, and how others compare.
+"""Benchmarks: the limits of this machine, the performance of Onceward on it, and comparisons.
 
-`make bench` and `make bench-peers` (`python -m benchmarks`) run others in turns with ours, by the
-same frame. `make bench-local` (`python -m benchmarks.local`) runs ours against the limits of the
-machine.
+`make bench` and `make bench-peers` (`python -m benchmarks`) run other systems alternately with
+Onceward, with the same harness. `make bench-local` (`python -m benchmarks.local`) compares Onceward
+with the limits of the machine.
 """

@@ -1,13 +1,13 @@
-"""All benchmarks as one program: ours and others in turns, round by round.
+"""All benchmarks as one program: Onceward and other systems alternate, round by round.
 
     python -m benchmarks                       a selection, in 10 minutes (`make bench`)
     python -m benchmarks --full                all of it, in 40 minutes (`make bench-peers`)
     python -m benchmarks --only work,locks     only these families or cases
-    python -m benchmarks --of benchmarks/results/bench.json    only the page, of what was measured
+    python -m benchmarks --of benchmarks/results/bench.json    only the page, from saved figures
 
 Prints a table and verdicts, saves the figures as JSON, and writes docs/benchmarks.md with its
-plots. Cases and sides are in plan.py. A side that is not installed, or fails, is told of and delays
-nobody.
+plots. Cases and sides are in plan.py. A side that is not installed or fails is reported and
+skipped.
 """
 
 import argparse
@@ -29,12 +29,12 @@ from onceward.errors import OncewardError
 RESULTS = Path(__file__).parent / "results" / "bench.json"
 PAGE = ROOT / "docs" / "benchmarks.md"
 LIMIT_S = 0.5
-# A side that fails so often in a row is not tried again.
+# A side that fails this many times in a row is skipped.
 FAILURES_MAX = 2
 
 
 class Bench:
-    """Runs the cases round by round, and keeps what they measured."""
+    """Runs the cases round by round, and keeps the results."""
 
     def __init__(self, plan: list[Entry], seconds: float, console: Console) -> None:
         self.plan = plan
@@ -81,9 +81,9 @@ class Bench:
 
 
 def run(bench: Bench, rounds: int, minutes: float, results: Path, workshop: Workshop) -> int:
-    """Round after round, while there is time for one more; returns how many."""
+    """Run rounds while time is left; returns the number of rounds."""
     begun = time.monotonic()
-    last_s = 0.0  # the first one also makes what waits
+    last_s = 0.0  # the first round also fills databases
     for number in range(rounds):
         now = time.monotonic()
         if now - begun + last_s > minutes * 60:
@@ -92,13 +92,13 @@ def run(bench: Bench, rounds: int, minutes: float, results: Path, workshop: Work
         bench.console.print(f"round {number + 1} of {rounds}, after {now - begun:.0f} s")
         bench.round(workshop)
         last_s = time.monotonic() - now
-        save(bench.report, results)  # whatever becomes of the rest
+        save(bench.report, results)  # keep the results even if a later round fails
     bench.console.print(f"{rounds} rounds in {time.monotonic() - begun:.0f} s")
     return rounds
 
 
 def write_page(report: Report, path: Path) -> None:
-    """The page, of these cases and of those that it had before."""
+    """Write the page from these cases and those that it already had."""
     kept = path.with_suffix("") / "results.json"
     if kept.exists():
         report = load(kept).merged(report)
@@ -112,17 +112,17 @@ def main() -> int:
     )
     parser.add_argument("--full", action="store_true", help="all cases and sides")
     parser.add_argument("--only", default="", help="families, cases or sides, separated by commas")
-    parser.add_argument("--list", action="store_true", help="say what there is, and run nothing")
-    parser.add_argument("--seconds", type=float, default=0.0, help="for a run of one side")
-    parser.add_argument("--rounds", type=int, default=RUNS_MIN, help="of all sides")
-    parser.add_argument("--minutes", type=float, default=0.0, help="begin no round beyond these")
-    parser.add_argument("--folder", type=Path, help="where the files go (a real disk)")
+    parser.add_argument("--list", action="store_true", help="list the cases without a run")
+    parser.add_argument("--seconds", type=float, default=0.0, help="seconds per run of one side")
+    parser.add_argument("--rounds", type=int, default=RUNS_MIN, help="rounds of all sides")
+    parser.add_argument("--minutes", type=float, default=0.0, help="start no round after this time")
+    parser.add_argument("--folder", type=Path, help="folder for files (on a real disk)")
     parser.add_argument("--save", type=Path, default=RESULTS)
     parser.add_argument(
-        "--page", type=Path, help=f"written with {RUNS_MIN} rounds or more ({PAGE})"
+        "--page", type=Path, help=f"page to write after {RUNS_MIN} rounds or more [{PAGE}]"
     )
-    parser.add_argument("--no-page", action="store_true", help="write none")
-    parser.add_argument("--of", type=Path, help="write the page of these figures, and run nothing")
+    parser.add_argument("--no-page", action="store_true", help="do not write the page")
+    parser.add_argument("--of", type=Path, help="write the page from these figures without a run")
     options = parser.parse_args()
     console = Console(width=None if sys.stdout.isatty() else 120, highlight=False)
     chosen = [name for name in options.only.split(",") if name]
@@ -137,7 +137,7 @@ def main() -> int:
     if options.of:
         write_page(load(options.of), options.page or PAGE)
         return 0
-    # So that the servers and the files go away, too.
+    # So that servers and files are removed as well.
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     options.save.parent.mkdir(exist_ok=True)
     bench = Bench(plan, options.seconds or (1.2 if options.full else 1.0), console)

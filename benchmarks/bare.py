@@ -1,4 +1,4 @@
-"""What the disk itself does, without any engine: the limits that the others are measured by."""
+"""Limits of the disk without any engine, as a baseline for the others."""
 
 import mmap
 import os
@@ -10,15 +10,15 @@ from benchmarks.measure import summary
 from onceward.engine.sqlite.disk import Disk, aligned
 
 FILE_BYTES = 64 << 20
-# As much as folding writes at a time, when every row is on a page of its own.
+# The amount that a fold writes at a time if every row is on a different page.
 _PAGES = 4_000
 _PAGE_BYTES = 4_096
 _LOG_PIECE_BYTES = 4 << 20
 
 
 def stalls(folder: str, table: str, seconds: float) -> dict[str, float]:
-    """Durable writes such as the journal's, while another process writes what folding writes:
-    a log in large pieces, then pages all over a table. How long does the disk keep one waiting?"""
+    """The longest stall of durable journal writes while another process writes like a fold: a log
+    in large pieces, then pages all over a table."""
     copy = os.path.join(folder, "bare.table")
     shutil.copyfile(table, copy)
     os.sync()
@@ -62,7 +62,7 @@ def _fold(table: str, log: str, until: float) -> None:
 
 
 class TimedDisk(Disk):
-    """Notes how long the longest durable write took."""
+    """Records the duration of the longest durable write."""
 
     longest_s = 0.0
 

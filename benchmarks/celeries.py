@@ -1,7 +1,7 @@
-"""Celery with Valkey: callers are threads, and a worker is a process of its own.
+"""Celery with Valkey: callers are threads, and a worker is a separate process.
 
-`accept` sends a task that nobody works on; `work` waits until its result is there, of which Valkey
-tells. As a program, it is the worker.
+`accept` sends a task to a queue without workers. `work` waits for its result, which Valkey
+publishes. As a program, this module is the worker.
 """
 
 import os
@@ -25,7 +25,7 @@ def application(url: str) -> Any:
     app.conf.update(
         broker_pool_limit=POOL,
         redis_max_connections=2 * POOL,
-        task_acks_late=True,  # else what a crash cuts off is lost
+        task_acks_late=True,  # otherwise a crash loses running tasks
         worker_prefetch_multiplier=16,
         worker_hijack_root_logger=False,
         broker_connection_retry_on_startup=True,
@@ -73,7 +73,7 @@ class Celery:
             command = [sys.executable, "-m", "benchmarks.celeries", self.url]
             environment = {"PYTHONPATH": str(Path(__file__).parent.parent)}
             self.worker = Server(command, self.folder, self.server.port, environment, "worker")
-            self.work("ready-0")  # it takes tasks
+            self.work("ready-0")  # wait until the worker takes tasks
 
     def _listen(self) -> None:
         while not self.stopping.is_set():
@@ -93,7 +93,7 @@ class Celery:
         del self.ended[name]
 
     def fill(self, count: int) -> None:
-        """Send one task, and copy its message: nothing else would be in the others."""
+        """Send one task, and copy its message, since the others would be the same."""
         import redis
 
         self.accept("waiting")
@@ -111,7 +111,7 @@ class Celery:
 
 
 def work(url: str) -> None:
-    """The worker: one process for each core."""
+    """Run the worker with one process per core."""
     arguments = ["worker", "--loglevel=ERROR", f"--concurrency={os.cpu_count()}"]
     application(url).worker_main([*arguments, "--without-gossip", "--without-mingle"])
 

@@ -1,5 +1,7 @@
-"""A process that sends back what it gets: `python -m benchmarks.echo` prints its port, and
-serves until its standard input ends, as it does when whoever started it has gone."""
+"""A process that echoes its input: `python -m benchmarks.echo` prints its port.
+
+It serves until its standard input ends, which includes the end of its parent process.
+"""
 
 import asyncio
 import socket

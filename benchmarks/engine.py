@@ -1,15 +1,15 @@
 """The SQLite engine against the same records as rows in SQLite with the same group commit.
 
-Each transaction reads 2 records, and commits 3 puts and 1 delete of 200-byte values that
-check both, durably (fsync). Both sides run in processes of their own, alternating.
+Each transaction reads 2 records, and commits 3 puts and 1 delete of 200-byte values that check both
+reads, durably (fsync). Both sides run in separate processes, alternating.
 
     short    every key is put, overwritten and deleted again; random names, 32,768 alive
     slow     the same, with 1 ms added to every sync (needs a C compiler)
     large    short, with 10 million other records in the table
-    ordered  short, with keys in the order of their making
-    uniform  keys drawn uniformly from 10 million records; and bare writes of the same pattern,
-             for how long the disk itself keeps one waiting at times
-    callers  short with 1, 16 and 512 callers; one caller against bare fdatasync
+        ordered  short, with keys in the order of their creation
+        uniform  keys drawn uniformly from 10 million records; and bare writes of the same pattern,
+                 for the longest stalls of the disk itself
+        callers  short with 1, 16 and 512 callers; one caller against bare fdatasync
 """
 
 import argparse
@@ -49,7 +49,7 @@ MEMTABLE_BYTES = 128 << 20
 
 
 class Caller:
-    """One of many that commit one transaction after the other."""
+    """A caller that commits one transaction after the other."""
 
     def __init__(
         self, engine: Any, number: int, latencies: list[float], gate: asyncio.Barrier
@@ -63,7 +63,7 @@ class Caller:
         self.random = random.Random(number)
 
     async def run(self, transaction: Any, seconds: float) -> None:
-        """Begin when all callers are ready to."""
+        """Start when all callers are ready."""
         await self.gate.wait()
         self.begun = time.perf_counter()
         until = self.begun + seconds
@@ -79,13 +79,12 @@ class Caller:
         await self.short(seconds, ordered=True)
 
     async def short(self, seconds: float, ordered: bool = False) -> None:
-        """A job's life: put as new, read and put again, read and deleted. As the schedule
-        does it, a job lives in one of 64 slots; 256 are under way for each
-        caller."""
+        """The life of a job: put as new, read and put again, read and deleted. As in the schedule,
+        a job is in one of 64 slots. Each caller has 256 jobs at a time."""
         head = ("head", f"{self.number:016d}")
         alive: deque[tuple[str, str]] = deque()
-        # Made beforehand, so that the names cost the benchmark little; used again long after
-        # they are gone. Behind all others of their partition, as ids made later are.
+        # Generated in advance, so that names cost the benchmark little, and reused long after they
+        # are gone. They sort behind all others of their partition, like later ids.
         names = (10**12 + i if ordered else self.random.getrandbits(64) for i in range(1024))
         pool = deque(
             (PARTITIONS[self.random.getrandbits(6)], f"{name:016x}#{self.number:04d}")
@@ -118,7 +117,7 @@ class Caller:
         await self.run(transaction, seconds)
 
     async def uniform(self, seconds: float) -> None:
-        """Any records of ten million: two read and changed, one replaced, one removed."""
+        """Random records of ten million: two read and changed, one replaced, one removed."""
         each = OTHERS // 64
 
         def key() -> tuple[str, str]:
@@ -141,13 +140,13 @@ class Caller:
 
 
 def memory_mib() -> float:
-    """The resident memory of this process (what the latencies take is left out later)."""
+    """The resident memory of this process (the memory for latencies is subtracted later)."""
     with open("/proc/self/statm") as file:
         return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 2**20
 
 
 async def work(side: str, workload: str, path: str, callers: int, seconds: float) -> None:
-    """One side's run, in a process of its own; prints what it measured as JSON."""
+    """The run of one side, in a separate process; prints its results as JSON."""
     memory_before = memory_mib()
     disk = TimedDisk()
     engine: Any = (
@@ -190,7 +189,7 @@ async def work(side: str, workload: str, path: str, callers: int, seconds: float
 
 
 class Bench:
-    """Runs cases side by side and keeps what they measured."""
+    """Runs cases side by side and keeps the results."""
 
     def __init__(self, folder: str, seconds: float, rounds: int, console: Console) -> None:
         self.folder = folder
@@ -211,7 +210,7 @@ class Bench:
         sides: tuple[str, ...] = ("rows", "onceward"),
         part: float = 1,
     ) -> None:
-        """Let the sides alternate; each run takes `part` of the given seconds."""
+        """Run the sides alternately; each run takes `part` of the given seconds."""
         seconds = self.seconds * part
         for number in range(self.rounds):
             for side in sides:
@@ -332,9 +331,11 @@ def slow_sync_library(folder: str) -> str | None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--cases", default="short,slow,ordered,large,uniform,callers")
-    parser.add_argument("--seconds", type=float, default=60, help="for a run of one side")
-    parser.add_argument("--rounds", type=int, default=3, help="of both sides")
-    parser.add_argument("--folder", default=None, help="where the files go (a real disk)")
+    parser.add_argument(
+        "--seconds", type=float, default=60, help="seconds per run of one side [60]"
+    )
+    parser.add_argument("--rounds", type=int, default=3, help="rounds of both sides [3]")
+    parser.add_argument("--folder", default=None, help="folder for files (on a real disk)")
     parser.add_argument("--save", type=Path, default=HERE / "results" / "engine.json")
     parser.add_argument("--work", nargs=5, help=argparse.SUPPRESS)
     options = parser.parse_args()

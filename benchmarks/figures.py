@@ -1,7 +1,7 @@
-"""The figures of benchmarks as data: cases, the sides that alternate in them, and their runs.
+"""Figures of benchmarks as data: cases, the sides that alternate in them, and their runs.
 
-A file of these (`save`, `load`) is what all programs that measure something write, and what the
-page of the documentation is made of.
+All benchmark programs write files of these (`save`, `load`), and the page of the documentation is
+generated from them.
 """
 
 import statistics
@@ -16,40 +16,40 @@ from onceward.errors import BadInput
 FORMAT = 1
 OURS = "onceward"
 Measure = Literal["per_second", "p50_ms", "p99_ms"]
-# Fewer runs make no median that could be relied on.
+# Fewer runs do not give a reliable median.
 RUNS_MIN = 5
 TIME_MS_MIN = 0.01
 
 
 class Run(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What one side did in one round; or why it did not run."""
+    """The result of one side in one round, or the reason why it did not run."""
 
     per_second: float = 0.0
     p50_ms: float = 0.0
     p99_ms: float = 0.0
     max_ms: float = 0.0
     cpu_us: float | None = None
-    """Of the processor, for each call."""
+    """Processor time per call."""
     mib: float | None = None
-    """Resident memory at the end, of all processes of the side."""
+    """Final resident memory of all processes of the side."""
     failed: str = ""
 
 
 class Side(msgspec.Struct, omit_defaults=True):
-    """One of those that are compared."""
+    """One of the compared systems."""
 
     name: str
     durable: str = ""
-    """What can be relied on when a call has returned."""
+    """The guarantee after a call has returned."""
     ahead: str = ""
-    """Why it is ahead of us, if it is."""
+    """Why it is faster than Onceward, if it is."""
     runs: list[Run] = msgspec.field(default_factory=list)
 
     def good(self) -> list[Run]:
         return [run for run in self.runs if not run.failed]
 
     def median(self, what: str) -> float | None:
-        """The median of a figure over the runs that went well; None if there is none."""
+        """The median of a figure over successful runs, or None."""
         found = [value for run in self.good() if (value := getattr(run, what)) is not None]
         return statistics.median(found) if found else None
 
@@ -61,7 +61,7 @@ class Side(msgspec.Struct, omit_defaults=True):
 
 
 class Case(msgspec.Struct, omit_defaults=True):
-    """One thing that is measured: the first side is ours."""
+    """One measurement. The first side is Onceward."""
 
     id: str
     title: str
@@ -70,17 +70,17 @@ class Case(msgspec.Struct, omit_defaults=True):
     """Cases of a family are shown together."""
     unit: str = "per second"
     measure: Measure = "per_second"
-    """The figure that counts: of a rate more is better, of a time less."""
+    """The relevant figure: higher is better for rates, lower for times."""
     size: int = 0
-    """How much is there already, where that is what differs within a family."""
+    """The amount of existing data, if it varies within a family."""
     limit: str = ""
     """The side of the case `limits` that bounds this one."""
     limit_calls: float = 1.0
-    """How many calls of that a call of this takes at least."""
+    """The minimum number of calls of the limit per call of this case."""
     made: str = ""
-    """When it was measured, as a date."""
+    """The date of the measurement."""
     seconds: float = 0.0
-    """How long a run took."""
+    """The duration of a run."""
     sides: list[Side] = msgspec.field(default_factory=list)
 
     def side(self, name: str) -> Side | None:
@@ -91,8 +91,10 @@ class Case(msgspec.Struct, omit_defaults=True):
         return self.sides[0] if self.sides else None
 
     def ratio(self, other: Side, ours: Side | None = None) -> float | None:
-        """How many times better we are than the other: of rounds next to each other in time, so
-        that what else goes on counts for both. None where one of them did not run."""
+        """How many times better Onceward is than the other side; None if one of them did not run.
+
+        Compares adjacent rounds, so that other load on the machine affects both.
+        """
         ours = ours or self.ours
         if ours is None or other is ours:
             return None
@@ -105,19 +107,19 @@ class Case(msgspec.Struct, omit_defaults=True):
 
 
 class Machine(msgspec.Struct, omit_defaults=True):
-    """Where it was measured."""
+    """The machine of the measurement."""
 
     cores: int = 0
     memory_mib: int = 0
     python: str = ""
     system: str = ""
     load: list[float] = msgspec.field(default_factory=list)
-    """How much else ran, before and after."""
+    """The load of the machine before and after."""
     packages: dict[str, str] = msgspec.field(default_factory=dict)
 
 
 class Report(msgspec.Struct, omit_defaults=True):
-    """All that was measured, in the order in which it is shown."""
+    """All results, in the order of display."""
 
     format: int
     machine: Machine
@@ -127,7 +129,7 @@ class Report(msgspec.Struct, omit_defaults=True):
         return next((case for case in self.cases if case.id == id_), None)
 
     def merged(self, newer: "Report") -> "Report":
-        """With the cases that a newer one has in place of those of the same id, at their places."""
+        """A report in which cases of a newer one replace those of the same id."""
         fresh = {case.id: case for case in newer.cases}
         kept = [fresh.pop(case.id, case) for case in self.cases]
         packages = {**self.machine.packages, **newer.machine.packages}
@@ -135,7 +137,7 @@ class Report(msgspec.Struct, omit_defaults=True):
         return Report(FORMAT, machine, [*kept, *fresh.values()])
 
     def share_of_limit(self, case: Case) -> float | None:
-        """Our rate as a part of what the machine could do at most, if that was measured."""
+        """Onceward's rate as a fraction of the machine's limit, if that was measured."""
         limits, ours = self.case("limits"), case.ours
         limit = limits.side(case.limit) if limits and case.limit else None
         if limit is None or ours is None or case.measure != "per_second":
@@ -144,7 +146,7 @@ class Report(msgspec.Struct, omit_defaults=True):
         return rate * case.limit_calls / most if most and rate else None
 
     def behind(self) -> Iterator[tuple[Case, Side, float]]:
-        """Where another is ahead of us, by how many times, worst first."""
+        """Cases in which another side is ahead, with the factor, worst first."""
         found = [
             (case, side, ratio)
             for case in self.cases
@@ -158,15 +160,15 @@ class Report(msgspec.Struct, omit_defaults=True):
 
 
 def run_of(figures: Any) -> Run:
-    """A run from what a program printed: it may tell more than a run holds. Raises `BadInput`."""
+    """A run from the output of a program, which may contain more. Raises `BadInput`."""
     try:
         return msgspec.convert(figures, Run)
     except msgspec.ValidationError as error:
-        raise BadInput(f"these are no figures of a run: {error}") from error
+        raise BadInput(f"not the figures of a run: {error}") from error
 
 
 def save(report: Report, path: Path) -> None:
-    """Write it as a whole or not at all. Raises `BadInput` where that cannot be."""
+    """Write the report atomically. Raises `BadInput` if that fails."""
     part = path.with_name(path.name + ".part")
     try:
         part.write_bytes(msgspec.json.format(msgspec.json.encode(report), indent=1) + b"\n")
@@ -176,26 +178,26 @@ def save(report: Report, path: Path) -> None:
 
 
 def load(path: Path) -> Report:
-    """Read what `save` wrote. Raises `BadInput` for anything else."""
+    """Read a file written by `save`. Raises `BadInput` for other files."""
     try:
         report = msgspec.json.decode(path.read_bytes(), type=Report)
     except OSError as error:
         raise BadInput(f"cannot read {path}: {error.strerror}") from error
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise BadInput(f"{path} holds no figures of a benchmark: {error}") from error
+        raise BadInput(f"{path} has no figures of a benchmark: {error}") from error
     if report.format != FORMAT:
-        raise BadInput(f"{path} has format {report.format}, and this version reads {FORMAT}")
+        raise BadInput(f"{path} has format {report.format}, but this version reads {FORMAT}")
     return report
 
 
 def spread(runs: Iterable[Run], what: str) -> tuple[float, float] | None:
-    """The least and the most of a figure."""
+    """The minimum and maximum of a figure."""
     found = [getattr(run, what) for run in runs]
     return (min(found), max(found)) if found else None
 
 
 def _times(ours: float, theirs: float, measure: Measure) -> float:
-    """How many times better ours is. Nothing is rated as quicker than clocks can tell."""
+    """How many times better Onceward is. Times are rounded up to the resolution of clocks."""
     if measure == "per_second":
         return ours / max(theirs, 1e-9)
     return max(theirs, TIME_MS_MIN) / max(ours, TIME_MS_MIN)

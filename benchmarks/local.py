@@ -1,8 +1,8 @@
-"""What this machine can do at most, and what Onceward does on it, in turns.
+"""Measures the limits of this machine and the performance of Onceward, alternately.
 
     python -m benchmarks.local --cases accept,work --folder /var/lib/onceward
 
-`make bench-local` runs it. It uses only the folder, and removes what it makes there.
+`make bench-local` runs it. It writes only to the folder, and removes its files.
 """
 
 import argparse
@@ -24,7 +24,7 @@ from onceward.errors import BadInput, OncewardError
 
 SAVE = "onceward-bench.json"
 SECONDS, ROUNDS = 2.0, 5
-# Larger values no longer measure one machine.
+# An upper bound for the duration of a run.
 SECONDS_MAX = 600.0
 ROUNDS_MAX = 100
 CALLERS_MAX = 1_000
@@ -44,31 +44,31 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     bench = argparse.ArgumentParser(
         prog="python -m benchmarks.local",
-        description="Measure what this machine can do at most (synced writes, bytes over "
-        "loopback), and what Onceward does on it, in turns: jobs accepted and done, in order, "
-        "locks, and how late timers are. Takes about three minutes. Nothing but the folder is "
-        "used, and what is made there is removed.",
+        description="Measure the limits of this machine (synced writes, bytes over loopback), and "
+        "the performance of Onceward, alternately: jobs accepted and done, jobs in order, locks, "
+        "and the lateness of timers. Takes about three minutes. Writes only to the folder, and "
+        "removes its files.",
         epilog="example: python -m benchmarks.local --cases accept,work --folder /var/lib/onceward",
     )
     bench.add_argument(
-        "--cases", metavar="A,B", help="only these of accept, work, ordered, lock, contend, timers"
+        "--cases", metavar="A,B", help="of accept, work, ordered, lock, contend, timers [all]"
     )
     bench.add_argument(
         "--callers",
         default="1,100",
         metavar="N,N",
-        help="how many call at once (1,100)",
+        help="numbers of concurrent callers [1,100]",
     )
     bench.add_argument(
-        "--seconds", default=SECONDS, metavar="S", help=f"how long a run takes ({SECONDS:g})"
+        "--seconds", default=SECONDS, metavar="S", help=f"seconds per run [{SECONDS:g}]"
     )
-    bench.add_argument("--rounds", default=ROUNDS, metavar="N", help=f"how many runs ({ROUNDS})")
+    bench.add_argument("--rounds", default=ROUNDS, metavar="N", help=f"number of runs [{ROUNDS}]")
     bench.add_argument(
-        "--folder", default=".", help="where databases are made: on the disk that is meant (.)"
+        "--folder", default=".", help="folder for databases, on the disk to measure [.]"
     )
-    bench.add_argument("--save", default=SAVE, metavar="FILE", help=f"where figures go ({SAVE})")
-    bench.add_argument("--page", metavar="FILE.md", help="write a page with plots of it, too")
-    bench.add_argument("--json", action="store_true", help="write JSON, for programs")
+    bench.add_argument("--save", default=SAVE, metavar="FILE", help=f"file for figures [{SAVE}]")
+    bench.add_argument("--page", metavar="FILE.md", help="write a page with plots")
+    bench.add_argument("--json", action="store_true", help="print JSON")
     bench.add_argument("--quiet", action="store_true", help="show no progress")
     return bench
 
@@ -83,7 +83,7 @@ def _bench(arguments: argparse.Namespace) -> int:
     save = Path(arguments.save)
     _must_take(save, figures.load)
     if arguments.page and not Path(arguments.page).parent.is_dir():
-        raise BadInput(f"there is no folder {Path(arguments.page).parent} to write the page in")
+        raise BadInput(f"the folder of the page, {Path(arguments.page).parent}, does not exist")
     made = datetime.fromtimestamp(Clock().now_ms() / 1000, UTC).date().isoformat()
     with Display(quiet=arguments.quiet or arguments.json) as display:
         report = session.run(
@@ -118,15 +118,14 @@ def _judge(report: Report) -> int:
 
 
 def _must_take(save: Path, load: Callable[[Path], object]) -> None:
-    """Before anything is measured: whether the figures can be kept there, and overwrite nothing
-    but figures."""
+    """Check before the measurement that the file can be written, and replaces only figures."""
     if save.exists():
         try:
             load(save)
         except BadInput as error:
-            raise BadInput(f"{save} is there, and is not from here: name another file") from error
+            raise BadInput(f"{save} exists and has no figures; choose another file") from error
     elif not save.parent.is_dir():
-        raise BadInput(f"there is no folder {save.parent} to save the figures in")
+        raise BadInput(f"the folder of the figures, {save.parent}, does not exist")
 
 
 def _number(text: str, kind: type[Any], option: str, most: float) -> Any:
@@ -136,7 +135,7 @@ def _number(text: str, kind: type[Any], option: str, most: float) -> Any:
         value = math.nan
     if not 0 < value <= most:
         what = "whole number" if kind is int else "number"
-        raise BadInput(f"{option} is a {what} above 0, and at most {most:g}; not {text!r}")
+        raise BadInput(f"{option} must be a {what} above 0 and at most {most:g}, not {text!r}")
     return value
 
 

@@ -1,4 +1,4 @@
-"""Locks: `lock` takes one that nobody else wants and lets it go; `contend` the same one for all."""
+"""Locks: `lock` acquires and releases an uncontended lock, `contend` one lock for all callers."""
 
 import asyncio
 import sys
@@ -14,7 +14,7 @@ CONNECTIONS_MAX = 90
 
 
 class Served:
-    """Ours over HTTP: `onceward serve` on SQLite, by the Python client."""
+    """Onceward over HTTP: `onceward serve` on SQLite, with the Python client."""
 
     durable = "synced before it is answered; a fair line, a lease, a fencing token that only grows"
 
@@ -51,7 +51,7 @@ class Served:
 
 
 class RedisLock:
-    """The lock of redis-py on Valkey with its default settings; who waits tries again and again."""
+    """The lock of redis-py on Valkey with its default settings; waiters poll."""
 
     durable = (
         "nothing is synced: a crash of the server forgets who holds what; a lease, no fair line, "
@@ -92,7 +92,7 @@ class RedisLock:
 
 
 class RedisLockSynced(RedisLock):
-    """The same, and Valkey syncs its log for each command."""
+    """The same, with Valkey syncing its log for each command."""
 
     durable = (
         "in Valkey's log, synced (appendfsync always); a lease, no fair line, no fencing token"
@@ -101,7 +101,7 @@ class RedisLockSynced(RedisLock):
 
 
 class AdvisoryLock:
-    """Advisory locks of PostgreSQL, each held by a connection of its own; up to 90 of them."""
+    """Advisory locks of PostgreSQL, each held by a separate connection; up to 90 of them."""
 
     durable = (
         "nothing is written: a crash of the server or of the connection lets go; a fair line, no "
@@ -118,7 +118,7 @@ class AdvisoryLock:
         count = min(self.callers, CONNECTIONS_MAX)
 
         async def keep(connection: Any) -> None:
-            """In place of a round trip that resets a connection."""
+            """Replaces the reset of a connection, which costs a round trip."""
 
         self.pool = await asyncpg.create_pool(self.url, min_size=count, max_size=count, reset=keep)
 

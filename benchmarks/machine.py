@@ -1,4 +1,4 @@
-"""What the machine can do at most, whatever runs on it: synced writes, and bytes there and back."""
+"""The limits of the machine for any program: synced writes, and round trips of bytes."""
 
 import asyncio
 import os
@@ -17,7 +17,7 @@ from onceward.errors import Unavailable
 
 FILE_BYTES = 16 << 20
 WRITE_BYTES = 1024
-# No disk takes so many synced writes one after the other: it is memory.
+# No disk makes this many consecutive synced writes: it is memory.
 SYNCS_MAX = 100_000
 MESSAGE = b"x" * 100
 SYNCS, ECHO_ONE, ECHO_MANY = "fdatasync", "echo, 1 connection", "echo, 64 connections"
@@ -29,7 +29,7 @@ LIMITS = {
 
 
 def limits_case(seconds: float) -> Case:
-    """The case that the limits are kept in."""
+    """The case for the limits."""
     return Case(
         id="limits",
         title="The limits of the machine",
@@ -48,7 +48,7 @@ def measure_limit(name: str, folder: Path, seconds: float) -> Run:
 
 
 def fdatasync_rate(folder: str, seconds: float, file_bytes: int = FILE_BYTES) -> Figures:
-    """Bare 1 KiB writes, each synced, to a file written out before."""
+    """Bare 1 KiB writes, each synced, to a preallocated file."""
     path = os.path.join(folder, f"onceward-bench-{os.getpid()}")
     fd = Disk().create(path, file_bytes, b"")
     data, took_ns = bytes(WRITE_BYTES), []
@@ -67,7 +67,7 @@ def fdatasync_rate(folder: str, seconds: float, file_bytes: int = FILE_BYTES) ->
 
 
 def echo_rate(connections: int, seconds: float) -> Figures:
-    """Messages to a process of its own and back, each connection with one at a time. Raises
+    """Round trips of messages to a separate process, one at a time per connection. Raises
     `Unavailable`."""
     command = [sys.executable, "-m", "benchmarks.echo"]
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent.parent)}
@@ -77,7 +77,7 @@ def echo_rate(connections: int, seconds: float) -> Figures:
         assert process.stdout is not None
         line = process.stdout.readline().strip()
         if not line.isdecimal():
-            raise Unavailable("the process that echoes did not start")
+            raise Unavailable("the echo process did not start")
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
             return runner.run(_echo(int(line), connections, seconds))
 
@@ -95,7 +95,7 @@ async def _echo(port: int, connections: int, seconds: float) -> Figures:
 
 
 class _Caller(asyncio.Protocol):
-    """Sends a message again as soon as it is back."""
+    """Sends a message again as soon as it returns."""
 
     def __init__(self, until_ns: int, took_ns: list[int], ended: asyncio.Future[None]) -> None:
         self.ended = ended
@@ -129,7 +129,7 @@ class _Caller(asyncio.Protocol):
 
 
 def this_machine(packages: tuple[str, ...] = ()) -> Machine:
-    """Where this runs, and what is installed of the packages."""
+    """The machine, and the installed versions of the packages."""
     pages = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     found = {name: version for name in packages if (version := installed(name))}
     return Machine(
@@ -143,7 +143,7 @@ def this_machine(packages: tuple[str, ...] = ()) -> Machine:
 
 
 def installed(package: str) -> str:
-    """The version of a package, empty if it is not there."""
+    """The version of a package; empty if it is not installed."""
     try:
         return metadata.version(package)
     except metadata.PackageNotFoundError:
@@ -151,11 +151,11 @@ def installed(package: str) -> str:
 
 
 def in_memory(syncs: Run) -> bool:
-    """Whether syncs that quick reach no disk."""
+    """Whether syncs are so fast that they do not reach a disk."""
     return not syncs.failed and syncs.per_second > SYNCS_MAX
 
 
 def _loop_factory() -> Any:
-    import uvloop  # here, since there is none on Windows
+    import uvloop  # imported here, since Windows does not support it
 
     return uvloop.new_event_loop

@@ -1,7 +1,6 @@
-"""Let callers do the same thing again and again for a while, and sum up how that went.
+"""Measures repeated calls of concurrent callers, and summarizes the results.
 
-Needs nothing but the standard library: others are measured with it in environments where ours is
-not installed.
+Needs only the standard library: it also runs in environments where Onceward is not installed.
 """
 
 import asyncio
@@ -13,21 +12,21 @@ from pathlib import Path
 
 from onceward.clock import boot_ns
 
-# What all sides are given, and how many keys they work for in order.
+# The body of all messages, and the number of order keys.
 BODY = {"text": "x" * 100}
 ORDER_KEYS = 10
-# For so much of the time, at first, nothing is counted.
+# The first part of the time is for warm-up and does not count.
 WARM_PART = 0.2
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 4096
 
 Figures = dict[str, float]
-"""What one run measured: `per_second`, `p50_ms`, `p99_ms`, `max_ms`, and `cpu_us` for each call."""
+"""Results of a run: `per_second`, `p50_ms`, `p99_ms`, `max_ms`, and `cpu_us` per call."""
 
 
 def summary(took_ns: Sequence[int], passed_ns: int, cpu_s: float | None = None) -> Figures:
-    """The figures of calls that took so long, in a time that was so long for all of them."""
+    """The figures of calls with these durations, in a total time."""
     if not took_ns:
-        raise ValueError("nothing was done: measure for longer")
+        raise ValueError("no call ended; measure for longer")
     ordered = sorted(took_ns)
     calls = len(ordered)
     figures = {
@@ -44,8 +43,8 @@ def summary(took_ns: Sequence[int], passed_ns: int, cpu_s: float | None = None) 
 async def measure_tasks(
     call: Callable[[str], Awaitable[object]], callers: int, seconds: float
 ) -> Figures:
-    """Let so many tasks call it, each at least once and with a name that is new, at first to warm
-    up. Raises what a call raises."""
+    """Call it from `callers` tasks, each at least once and with a new name, after a warm-up. Raises
+    the errors of calls."""
 
     async def caller(name: str, until_ns: int, took_ns: list[int]) -> None:
         for number in count():
@@ -107,12 +106,12 @@ def measure_threads(call: Callable[[str], object], callers: int, seconds: float)
 
 
 def caller_number(name: str) -> int:
-    """Which of the callers calls by that name."""
+    """The number of the caller that uses a name."""
     return int(name.partition("-")[0])
 
 
 def cpu_seconds() -> float:
-    """How long this process has run so far, with those it has started that are still there."""
+    """The processor time of this process and its running children."""
     times = os.times()
     return times.user + times.system + sum(map(_cpu_seconds_of, _children()))
 
@@ -121,7 +120,7 @@ def _children() -> list[int]:
     try:
         return below(os.getpid())
     except OSError:
-        return []  # a system that does not tell
+        return []  # not supported by the system
 
 
 def _cpu_seconds_of(pid: int) -> float:
@@ -133,8 +132,8 @@ def _cpu_seconds_of(pid: int) -> float:
 
 
 def memory_mib(pid: int | None = None) -> float | None:
-    """The resident memory of a process and of all that it has started; None where no system tells
-    that."""
+    """The resident memory of a process and its descendants; None if the system does not report
+    it."""
     root = os.getpid() if pid is None else pid
     try:
         return sum(map(_resident_mib, [root, *below(root)]))
@@ -150,7 +149,7 @@ def _resident_mib(pid: int) -> float:
 
 
 def below(pid: int) -> list[int]:
-    """The processes that a process has started, and those that they have."""
+    """The descendants of a process."""
     found: list[int] = []
     for task in Path(f"/proc/{pid}/task").iterdir():
         try:

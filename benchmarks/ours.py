@@ -1,4 +1,4 @@
-"""The application as a side of a benchmark: everything is in this process and on its disk."""
+"""Onceward as a side of a benchmark: everything runs in this process and on its disk."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -19,7 +19,7 @@ FILL_CALLERS = 64
 
 
 class Onceward:
-    """Ours: handlers run in the same process, as many at once as there are callers."""
+    """Onceward: handlers run in the same process, with one slot per caller."""
 
     durable = (
         "accept: the job and its dedupe key are synced; work: its lease and its result are, too; "
@@ -63,11 +63,11 @@ class Onceward:
         self.fire(job.body)
 
     async def accept(self, name: str) -> None:
-        """A job is durable when this returns."""
+        """Returns when a job is durable."""
         await self.app.send("bench", BODY, key=name)
 
     async def work(self, name: str) -> None:
-        """It is done, too."""
+        """Returns when a job has succeeded."""
         receipt = await self.app.send("bench", BODY, key=name)
         job = await self.app.wait(receipt.id, WAIT_S)
         assert job.state == "succeeded", job.state
@@ -83,17 +83,17 @@ class Onceward:
         assert job.state == "succeeded", job.history
 
     async def lock(self, name: str) -> None:
-        """A lock that nobody else wants is taken and let go."""
+        """Acquire and release an uncontended lock."""
         async with self.app.locks.hold(f"own-{caller_number(name)}", wait_s=WAIT_S):
             pass
 
     async def contend(self, name: str) -> None:
-        """The same lock for all callers."""
+        """Acquire and release the same lock as all other callers."""
         async with self.app.locks.hold("shared", wait_s=WAIT_S):
             pass
 
     async def set(self, timers: list[Timer]) -> None:
-        """Timers, each made durable by a call of its own."""
+        """Create timers, each made durable by a separate call."""
         waiting = iter(timers)
 
         async def caller() -> None:
@@ -103,7 +103,7 @@ class Onceward:
         await asyncio.gather(*[caller() for _ in range(TIMER_CALLERS)])
 
     async def fill(self, count: int) -> None:
-        """So many jobs wait that nobody works on."""
+        """Send a number of jobs to a queue without workers."""
         waiting = iter(range(count))
 
         async def several(numbers: list[int], tx: UserTransaction) -> None:

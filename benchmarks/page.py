@@ -1,6 +1,6 @@
-"""A page of what was measured, with plots: `docs/benchmarks.md` is one.
+"""A page with the results and plots, such as `docs/benchmarks.md`.
 
-It is written anew as a whole, and says first where others are ahead of us.
+The whole page is rewritten. It starts with the cases in which others are ahead.
 """
 
 from collections.abc import Iterator
@@ -28,8 +28,10 @@ installed does not take part. `make bench-local` measures only ours and the limi
 
 
 def write(report: Report, page: Path) -> list[Path]:
-    """Write the page, and its plots into a folder beside it with the page's name; plots that are
-    there and belong to no case are removed. Returns what was written. Raises `BadInput`."""
+    """Write the page, and its plots into a folder with the same name; returns the written files.
+
+    Plots in the folder that belong to no case are removed. Raises `BadInput`.
+    """
     folder = page.with_suffix("")
     pictures = dict(_pictures(report))
     try:
@@ -46,7 +48,7 @@ def write(report: Report, page: Path) -> list[Path]:
 
 
 def text(report: Report, folder: str) -> str:
-    """The page, with plots that are in that folder."""
+    """The page, with plots from that folder."""
     blocks = [_HEAD, *_behind(report), *_absent(report), "## How it was measured\n", _HOW]
     blocks.append(_where(report))
     for family, cases in _families(report):
@@ -138,7 +140,7 @@ def _table(report: Report, case: Case) -> str:
 
 
 def _rate(case: Case, side: Side) -> str:
-    """The figure that counts, under the case's unit."""
+    """The relevant figure, in the case's unit."""
     value = side.median(case.measure)
     return "" if value is None else f"{value:,.0f}" if value >= 100 else f"{value:,.2f}"
 

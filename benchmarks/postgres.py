@@ -1,12 +1,12 @@
 """The PostgreSQL engine against the two usual ways to run the same transaction.
 
-Each transaction reads 2 records, and commits 3 puts and 1 delete of 200-byte values that
-check both, durably (fsync). A server with its default settings runs on the same machine; the
-sides run in processes of their own, alternating, on a table of their own.
+Each transaction reads 2 records, and commits 3 puts and 1 delete of 200-byte values that check both
+reads, durably (fsync). A server with its default settings runs on the same machine. The sides run
+in separate processes, alternating, each on a separate table.
 
     statements  one round trip for each statement: BEGIN, 2 SELECT … FOR UPDATE, 3 upserts,
                 1 DELETE, COMMIT, on a connection from a pool
-    function    one call of a function in the server for each transaction, reads included
+        function    one call of a function in the server for each transaction, including reads
     onceward    the engine: a get, then a commit
     store       the same as a transaction of the store
 """
@@ -46,7 +46,7 @@ ALIVE = 64
 CONNECTIONS_MAX = 16
 SIDES = ("statements", "function", "onceward", "store")
 Key = tuple[str, str]
-# A transaction: what is read and removed, read and changed, put anew, and put blindly.
+# A transaction: keys to read and remove, read and change, insert, and put blindly.
 Transaction = Callable[[Key, Key, Key, Key], Awaitable[None]]
 
 _SCHEMA = """
@@ -93,7 +93,7 @@ _DELETE = "DELETE FROM peer.record WHERE partition = $1 AND sort = $2"
 
 
 class Pool:
-    """Connections that go round, first come first served; nothing is reset in between."""
+    """A FIFO pool of connections without resets."""
 
     def __init__(self, url: str, count: int) -> None:
         self._url = url
@@ -192,7 +192,7 @@ class Onceward:
 
 
 class InStore(Onceward):
-    """The engine as parts and applications use it."""
+    """The engine through the store, as in applications."""
 
     async def open(self) -> None:
         await super().open()
@@ -213,14 +213,14 @@ CLASSES = dict(zip(SIDES, (Statements, Function, Onceward, InStore), strict=True
 
 
 async def work(side: str, url: str, callers: int, seconds: float) -> dict[str, float]:
-    """One side's run, in a process of its own."""
+    """The run of one side, in a separate process."""
     peer = CLASSES[side](url, callers)
     await peer.open()
     latencies: list[float] = []
     chance = random.Random(1)
 
     async def caller(number: int, until: float) -> None:
-        """A job's life: put as new, read and put again, read and deleted."""
+        """The life of a job: put as new, read and put again, read and deleted."""
         head = ("head", f"{number:016d}")
 
         def new_key() -> Key:
@@ -262,7 +262,7 @@ async def clean(url: str) -> None:
 
 
 def cpu_seconds(pid: int) -> float:
-    """What a process, its children and those that have ended have used of the processors."""
+    """The processor time of a process, its children, and children that have ended."""
     ticks = 0
     for file in Path("/proc").glob("[0-9]*/stat"):
         try:
@@ -277,7 +277,7 @@ def cpu_seconds(pid: int) -> float:
 
 
 class Bench:
-    """Runs the sides in turns and keeps what they measured."""
+    """Runs the sides alternately and keeps the results."""
 
     def __init__(self, server: PostgresServer, seconds: float, rounds: int) -> None:
         self.server = server
@@ -339,7 +339,7 @@ class Bench:
                     )
 
     def ratios(self, case: str, side: str) -> tuple[float, float]:
-        """Of rounds next to each other in time, so that what else goes on counts for both."""
+        """Compares adjacent rounds, so that other load on the machine affects both."""
         pairs = list(zip(self.results[case]["onceward"], self.results[case][side], strict=True))
         return (
             statistics.median(ours["per_second"] / theirs["per_second"] for ours, theirs in pairs),
@@ -367,8 +367,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--callers", default="1,16,64")
     parser.add_argument("--sides", default=",".join(SIDES))
-    parser.add_argument("--seconds", type=float, default=30, help="for each side of a case")
-    parser.add_argument("--rounds", type=int, default=10, help="into which the seconds are split")
+    parser.add_argument("--seconds", type=float, default=30, help="seconds per side of a case [30]")
+    parser.add_argument(
+        "--rounds", type=int, default=10, help="rounds to split the seconds into [10]"
+    )
     parser.add_argument("--save", type=Path, default=HERE / "results" / "postgres.json")
     parser.add_argument("--work", nargs=4, help=argparse.SUPPRESS)
     options = parser.parse_args()

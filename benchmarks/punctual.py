@@ -1,6 +1,6 @@
-"""Timers that come due: how late each fires, whoever keeps them.
+"""Due timers: how late each of them fires.
 
-Like `measure`, it needs nothing but the standard library.
+Like `measure`, it needs only the standard library.
 """
 
 import asyncio
@@ -12,25 +12,25 @@ from benchmarks.measure import Figures
 from onceward.clock import Clock, boot_ns
 
 WARM = 200
-# How long after the last one is due all must have fired.
+# The time limit for all timers to fire after the last one is due.
 DRAIN_S = 120.0
-# Before the first one is due, all are set: by the rate of the last time, and so many times that.
+# All timers are created before the first is due: the estimated time, times this factor.
 SETTING_TIMES = 2.5
 AHEAD_S = 1.0
 
 Timer = tuple[int, int]
-"""Its number, and when it is due in milliseconds since the epoch."""
+"""The number of a timer, and its time in milliseconds since the epoch."""
 
 
 class Timekeeper(Protocol):
-    """Takes timers, and calls `fires.add` with the number of each when it is due."""
+    """Accepts timers, and calls `fires.add` with the number of each when it is due."""
 
     async def set(self, timers: list[Timer]) -> Any:
         """Return once all are durable."""
 
 
 class Fires:
-    """What has fired: the number of a timer, and when, in nanoseconds since the epoch."""
+    """Fired timers: the number, and the time in nanoseconds since the epoch."""
 
     def __init__(self) -> None:
         self.seen: list[tuple[int, int]] = []
@@ -39,7 +39,7 @@ class Fires:
         self._enough = threading.Event()
 
     def add(self, number: int, at_ns: int | None = None) -> None:
-        """It fires now, or has fired then. From any thread."""
+        """Record a timer that fires now, or has fired at a time. Thread-safe."""
         self.seen.append((number, self._clock.now_ns() if at_ns is None else at_ns))
         if len(self.seen) >= self._wanted:
             self._enough.set()
@@ -49,16 +49,16 @@ class Fires:
         self._enough.clear()
 
     async def wait(self, timeout_s: float) -> None:
-        """Wait for as many as are wanted, those from before included."""
+        """Wait until the expected number has fired, including earlier ones."""
         if not await asyncio.to_thread(self._enough.wait, timeout_s):
-            raise TimeoutError(f"{len(self.seen)} of {self._wanted} have fired in time")
+            raise TimeoutError(f"only {len(self.seen)} of {self._wanted} timers have fired in time")
 
 
 fires = Fires()
 
 
 class Keeper:
-    """Sets timers with one side, and waits until they have fired."""
+    """Creates timers with one side, and waits until they have fired."""
 
     def __init__(self, side: Timekeeper, fires: Fires = fires) -> None:
         self.side = side
@@ -68,8 +68,8 @@ class Keeper:
         self._clock = Clock()
 
     async def set(self, dues: list[int]) -> None:
-        """Set timers that are due so long after the first of them, which is due soon after
-        all are set."""
+        """Create timers at these offsets from the first one, which is due soon after all are
+        created."""
         setting_s = len(dues) / self.set_per_second * SETTING_TIMES if self.set_per_second else 0.0
         start_ns = boot_ns()
         first_ms = self._clock.now_ms() + int((AHEAD_S + setting_s) * 1e3)
@@ -81,7 +81,7 @@ class Keeper:
         self.set_per_second = len(dues) / (boot_ns() - start_ns) * 1e9
 
     async def fired(self, dues: list[int]) -> Figures:
-        """Set timers, wait until all have fired, and tell how late."""
+        """Create timers, wait until all have fired, and return their lateness."""
         before = len(self.due)
         await self.set(dues)
         late_start = self._clock.now_ms() > self.due[before]
@@ -101,7 +101,7 @@ class Keeper:
         }
 
     def wrong(self) -> dict[str, int]:
-        """How many have fired twice, and how many not at all."""
+        """The numbers of timers that fired twice, and of those that did not fire."""
         counts = Counter(number for number, _ in self.fires.seen)
         doubled = sum(counts.values()) - len(counts)
         return {"doubled": doubled, "lost": len(self.due) - len(counts)}
@@ -110,8 +110,8 @@ class Keeper:
 async def measure_punctuality(
     side: Timekeeper, count: int, seconds: float, warm: int = WARM, fires: Fires = fires
 ) -> Figures:
-    """So many timers come due one after the other over that time: how late they are. Raises
-    `RuntimeError` if one was lost, fired twice or was early."""
+    """The lateness of timers that are due one after the other over a time. Raises `RuntimeError` if
+    one was lost, fired twice or was early."""
     keeper = Keeper(side, fires)
     await keeper.fired([0] * min(warm, count))
     figures = await keeper.fired([int(n * seconds * 1e3 / count) for n in range(count)])

@@ -1,7 +1,7 @@
 """Restate: its server, and a service in the process that calls it.
 
-`accept` sends to a service; `work` calls it and waits; `ordered` calls an object for each key,
-which takes one call at a time; a timer is a send with a delay.
+`accept` sends to a service. `work` calls it and waits. `ordered` calls an object for each key,
+which processes one call at a time. A timer is a send with a delay.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ from benchmarks.measure import BODY, ORDER_KEYS, caller_number
 from benchmarks.servers import Server, free_port
 
 CALLERS = 64
-# Of the service, when nothing is to be worked on: a day.
+# The delay of calls that should not run: a day.
 NEVER_MS = 24 * 3_600_000
 READY_S = 30.0
 SERVER = (
@@ -26,7 +26,7 @@ SERVER = (
 
 
 class Restate:
-    """A single node with one log, as it is by default."""
+    """A single node with one log, which is the default."""
 
     durable = (
         "accept: the call is in the server's log (RocksDB, whose write-ahead log is synced); work "
@@ -41,7 +41,7 @@ class Restate:
         import aiohttp
 
         if not SERVER.exists():
-            raise RuntimeError("restate-server is not installed: scripts/npm-bench.sh")
+            raise RuntimeError("restate-server is not installed; run scripts/npm-bench.sh")
         ports = {name: free_port() for name in ("ingress", "admin", "node", "service")}
         environment = {
             "RESTATE_INGRESS__BIND_ADDRESS": f"127.0.0.1:{ports['ingress']}",
@@ -59,7 +59,7 @@ class Restate:
         )
         self.stopped = asyncio.Event()
         self.service = asyncio.create_task(self._serve(ports["service"]))
-        # Shorter than servers keep one that is idle: else it is closed as it is used again.
+        # Shorter than the idle timeout of servers: they could close a connection as it is reused.
         connector = aiohttp.TCPConnector(limit=max(self.callers, CALLERS), keepalive_timeout=1.0)
         self.http = aiohttp.ClientSession(
             f"http://127.0.0.1:{ports['ingress']}", connector=connector
@@ -110,7 +110,7 @@ class Restate:
                         return
                     found = await answer.text()
                     if answer.status < 500:
-                        raise RuntimeError(f"it does not take the service: {found[:200]}")
+                        raise RuntimeError(f"restate-server rejects the service: {found[:200]}")
             except OSError:
                 pass
             await asyncio.sleep(0.05)
@@ -146,7 +146,7 @@ class Restate:
         await asyncio.gather(*[caller() for _ in range(CALLERS)])
 
     async def fill(self, count: int) -> None:
-        """So many calls that are due in a day."""
+        """Send a number of calls that are due in a day."""
         waiting = iter(range(count))
 
         async def caller() -> None:
@@ -157,6 +157,8 @@ class Restate:
 
     async def close(self) -> None:
         await self.http.close()
-        await asyncio.to_thread(self.server.stop)  # first: the service waits for its connections
+        await asyncio.to_thread(
+            self.server.stop
+        )  # first, since the service waits for its connections
         self.stopped.set()
         await asyncio.wait([self.service], timeout=5)

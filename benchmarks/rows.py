@@ -1,9 +1,9 @@
-"""The peer: the same contract as rows in SQLite, with the same group commit.
+"""A baseline: the same contract as rows in SQLite, with the same group commit.
 
-All commits of one turn of the event loop are one SQLite transaction: expectations are
-looked up, rows written and removed one by one, then one COMMIT with one sync. WAL mode,
-synchronous=FULL, prepared statements; statements and sync in the event loop's thread,
-which is the fastest way for it on a quick disk.
+All commits of one turn of the event loop are one SQLite transaction: expectations are looked up,
+rows written and removed one by one, then one COMMIT with one sync. It uses WAL mode,
+synchronous=FULL and prepared statements. Statements and sync run in the event loop's thread, which
+is the fastest way on a fast disk.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ _DELETE = "DELETE FROM record WHERE partition = ? AND sort = ?"
 
 
 class RowEngine:
-    """As much of an engine as the benchmark uses."""
+    """The part of an engine that the benchmark uses."""
 
     def __init__(self, path: str, cache_bytes: int) -> None:
         self._path = path

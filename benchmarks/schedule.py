@@ -1,13 +1,13 @@
-"""The schedule with a million jobs that wait.
+"""The schedule with a million waiting jobs.
 
     insert    jobs due far in the future: one per commit by 128 callers, then 40 per commit
-    start     a new process on that database: opening it, taking the slots, handing out the
-              first job, which has been due for a while; and the memory it takes
+    start     a new process on that database: opening it, taking the slots, claiming the first
+              job, which has been due for a while; and its memory
     dispatch  jobs that are all due at the same moment, with those others waiting behind
     traffic   send, claim and complete by 64 workers of one queue: on an empty database, and
-              on one with as many ready jobs of another queue that nobody works on
+              on one with an equal number of ready jobs in a queue without workers
 
-Each step runs in a process of its own; the two sides of `traffic` alternate.
+Each step runs in a separate process; the two sides of `traffic` alternate.
 """
 
 import argparse
@@ -53,7 +53,7 @@ def memory_mib() -> float:
 
 
 async def send(node: Node, queue: str, count: int, at_once: int, due_ms: int = 0) -> float:
-    """Send jobs, as many to a commit as said; returns how long it took."""
+    """Send jobs, `at_once` per commit; returns the duration."""
     left = -(-count // at_once)
 
     async def fn(tx: Transaction) -> None:
@@ -72,7 +72,7 @@ async def send(node: Node, queue: str, count: int, at_once: int, due_ms: int = 0
 
 
 async def fill(url: str, entries: int, queue: str, due_in_ms: int) -> dict[str, float]:
-    """Insert jobs, a tenth of them one by one, and leave one job that will be overdue."""
+    """Insert jobs, a tenth of them one by one, and one job that will be overdue."""
     before = memory_mib()
     async with create(url) as engine:
         node = await Node(Store(engine)).start()
@@ -91,7 +91,7 @@ async def fill(url: str, entries: int, queue: str, due_in_ms: int) -> dict[str, 
 
 
 async def start(url: str) -> dict[str, float]:
-    """Start a node, and wait for the job that is overdue."""
+    """Start a node, and wait for the overdue job."""
     before, begin = memory_mib(), time.perf_counter()
     async with create(url) as engine:
         opened = time.perf_counter()
@@ -130,7 +130,7 @@ async def dispatch(url: str, entries: int) -> dict[str, float]:
 
 
 async def traffic(url: str, seconds: float) -> dict[str, float]:
-    """Workers that send a job, claim one and complete it, again and again."""
+    """Workers that repeatedly send a job, claim one and complete it."""
     latencies: list[float] = []
     async with create(url) as engine:
         node = await Node(Store(engine)).start()
@@ -148,7 +148,7 @@ async def traffic(url: str, seconds: float) -> dict[str, float]:
                 await one(worker)
                 latencies.append(time.perf_counter() - start)
 
-        for count in (0.2, 1.0):  # at first to warm up
+        for count in (0.2, 1.0):  # the first part is for warm-up
             latencies.clear()
             start, cpu = time.perf_counter(), time.process_time()
             until = start + count * seconds
@@ -173,7 +173,7 @@ STEPS: dict[str, Callable[..., Any]] = {
 
 
 class Bench:
-    """Runs the steps on one engine after the other, and keeps what they measured."""
+    """Runs the steps on one engine after the other, and keeps the results."""
 
     def __init__(self, options: argparse.Namespace, console: Console) -> None:
         self.options = options
@@ -214,7 +214,7 @@ class Bench:
         return statistics.median(run["per_second"] for run in self.results[engine]["traffic"][side])
 
     def traffic_ratio(self, engine: str, what: str) -> float:
-        """Of rounds next to each other in time, so that what else goes on counts for both."""
+        """Compares adjacent rounds, so that other load on the machine affects both."""
         rounds = self.results[engine]["traffic"]
         pairs = zip(rounds["paused"], rounds["empty"], strict=True)
         return statistics.median(paused[what] / empty[what] for paused, empty in pairs)
@@ -279,11 +279,15 @@ def new_postgres_database(server: PostgresServer, name: str) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--entries", type=int, default=1_000_000)
-    parser.add_argument("--due", type=int, default=None, help="due at once (a tenth of them)")
-    parser.add_argument("--seconds", type=float, default=60, help="of traffic, for each side")
-    parser.add_argument("--rounds", type=int, default=5, help="into which the seconds are split")
+    parser.add_argument("--due", type=int, default=None, help="jobs due at once [a tenth]")
+    parser.add_argument(
+        "--seconds", type=float, default=60, help="seconds of traffic per side [60]"
+    )
+    parser.add_argument(
+        "--rounds", type=int, default=5, help="rounds to split the seconds into [5]"
+    )
     parser.add_argument("--engines", default="sqlite,postgres")
-    parser.add_argument("--folder", default=None, help="where the files go (a real disk)")
+    parser.add_argument("--folder", default=None, help="folder for files (on a real disk)")
     parser.add_argument("--save", type=Path, default=HERE / "results" / "schedule.json")
     parser.add_argument("--step", help=argparse.SUPPRESS)
     options = parser.parse_args()

@@ -1,13 +1,13 @@
-"""A table with a long line, against the usual line in PostgreSQL.
+"""A table with a long waitlist, against the usual queue in PostgreSQL.
 
-So many people wait (1,000 and 100,000); then one caller at a time joins, asks for a position,
-leaves from anywhere, and lets the first in line sit down, hundreds of times in turn. All of it is
-durable (fsync) when it is answered; beside it a bare synced write is measured. The sides and lines
-alternate, so that whatever else the disk does at times does it to all of them. Before that is a
-rest, in which what was written in a hurry is folded into the table, or vacuumed. All of it is done
-several times, each with new databases; what is told are the medians of these runs.
+With 1,000 and 100,000 waiting users, one caller at a time joins, asks for a position, leaves from
+anywhere, and seats the first waiting user, hundreds of times in turn. Every response means durable
+(fsync); a bare synced write is measured as well. Sides and sizes alternate, so that other activity
+of the disk affects all of them. Before each measurement is a pause, in which recent writes are
+folded into the table, or vacuumed. The whole is repeated with new databases; the results are
+medians of these runs.
 
-    onceward    a table on SQLite: join, place, leave and result, live view included
+    onceward    a table on SQLite: join, place, leave and result, including the live view
     skip-locked rows with a serial number in PostgreSQL, on the same machine: INSERT; count(*) of
                 the lower numbers; DELETE; and of the first by SELECT … FOR UPDATE SKIP LOCKED
 """
@@ -37,10 +37,10 @@ from onceward.testing.postgres import PostgresServer
 HERE = Path(__file__).parent
 DEEDS = ("join", "position", "leave", "next")
 JUDGED = ("join", "position", "leave")
-MEDIAN_MS, P99_MS, TIMES = 2.0, 10.0, 2.0  # what is aimed at with the longest line
+MEDIAN_MS, P99_MS, TIMES = 2.0, 10.0, 2.0  # targets for the longest waitlist
 SYNC = "bare sync"
 FILLERS = 64
-TURN = 10  # rounds of one side before it is another's turn
+TURN = 10  # rounds of one side before the next side
 POLICY = {"idle_s": 0, "grace_s": 0, "max_wins": 0}
 
 
@@ -66,7 +66,7 @@ class Ours:
         await self.app.tables.leave("t", user)
 
     async def next(self) -> str:
-        """The loser goes to the back, and the first in line sits down."""
+        """The loser goes to the end of the waitlist, and the first waiting user sits down."""
         ending = await self.app.tables.result("t", ["first"])
         return next(user for user in ending.players.values() if user != "first")
 
@@ -75,7 +75,7 @@ class Ours:
 
 
 class SkipLocked:
-    """A line as it is usually built."""
+    """A queue as it is usually implemented in PostgreSQL."""
 
     def __init__(self, url: str, count: int) -> None:
         self.url = url
@@ -110,7 +110,7 @@ class SkipLocked:
         await self.pool.execute("DELETE FROM waiting WHERE name = $1", user)
 
     async def next(self) -> str:
-        """The first in line goes to the back, as a loser does."""
+        """The first waiting user goes to the end, like a loser."""
         async with self.pool.acquire() as link, link.transaction():
             user: str = await link.fetchval(
                 "DELETE FROM waiting WHERE number = (SELECT number FROM waiting ORDER BY number "
@@ -124,7 +124,7 @@ class SkipLocked:
 
 
 async def fill(side: Any, count: int) -> float:
-    """Let so many stand in line; says how many a second."""
+    """Add `count` waiting users; returns the number per second."""
     left = iter(range(count))
 
     async def some() -> None:
@@ -137,14 +137,14 @@ async def fill(side: Any, count: int) -> float:
 
 
 class Measured:
-    """What each deed took at one side, in seconds, and a synced write of 4 KiB beside it."""
+    """The durations of all operations of one side in seconds, and of 4 KiB synced writes."""
 
     def __init__(self, side: Any, count: int, rounds: int, folder: Path) -> None:
         self.took: dict[str, list[float]] = {name: [] for name in (*DEEDS, SYNC)}
         self.joins_per_s = 0.0
         self._side = side
         self._chance = random.Random(1)
-        # Those in front come to sit down: they are not asked for, and do not leave.
+        # Users at the front will be seated: they are not queried, and do not leave.
         self._there = [f"w{number}" for number in range(rounds + FILLERS, count)]
         self._number = 0
         self._file = os.open(folder / "sync", os.O_CREAT | os.O_WRONLY)
@@ -248,10 +248,10 @@ def show(options: argparse.Namespace, results: dict[str, Any]) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--lines", type=int, nargs="+", default=[1_000, 100_000])
-    parser.add_argument("--rounds", type=int, default=800, help="of each deed (800)")
-    parser.add_argument("--rest", type=float, default=15.0, help="seconds before measuring (15)")
-    parser.add_argument("--folder", help="for the database; on the disk that is to be measured")
-    parser.add_argument("--runs", type=int, default=3, help="of all of it (3)")
+    parser.add_argument("--rounds", type=int, default=800, help="rounds of each operation [800]")
+    parser.add_argument("--rest", type=float, default=15.0, help="seconds before measuring [15]")
+    parser.add_argument("--folder", help="folder for the database, on the disk to measure")
+    parser.add_argument("--runs", type=int, default=3, help="runs with new databases [3]")
     parser.add_argument("--save", type=Path, default=HERE / "results" / "seats.json")
     options = parser.parse_args()
     if options.rounds > min(options.lines) * 8 // 10:

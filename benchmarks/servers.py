@@ -1,4 +1,4 @@
-"""Servers that sides start for themselves: as children, in a folder, at ports that are free."""
+"""Servers that sides start: child processes in a folder, on free ports."""
 
 import os
 import signal
@@ -18,7 +18,7 @@ def free_port() -> int:
 
 
 class Server:
-    """A process that serves at a port. Its output goes to a file in the folder."""
+    """A process that serves on a port. Its output goes to a file in the folder."""
 
     def __init__(
         self,
@@ -28,7 +28,7 @@ class Server:
         environment: Mapping[str, str] | None = None,
         name: str = "server",
     ) -> None:
-        """Start it, and wait until the port can be reached. Raises `RuntimeError`."""
+        """Start it, and wait until the port accepts connections. Raises `RuntimeError`."""
         self.port = port
         self._log = Path(folder) / f"{name}.log"
         with self._log.open("wb") as log:
@@ -50,12 +50,12 @@ class Server:
         until = time.monotonic() + START_S
         while time.monotonic() < until:
             if self._process.poll() is not None:
-                raise RuntimeError(f"it did not start: {self.log[-300:]}")
+                raise RuntimeError(f"the server did not start: {self.log[-300:]}")
             with socket.socket() as probe:
                 if probe.connect_ex(("127.0.0.1", self.port)) == 0:
                     return
             time.sleep(POLL_S)
-        raise RuntimeError(f"nothing answers at its port after {START_S:.0f} s: {self.log[-300:]}")
+        raise RuntimeError(f"no response on its port after {START_S:.0f} s: {self.log[-300:]}")
 
     @property
     def log(self) -> str:

@@ -1,4 +1,4 @@
-"""Cases of ours in one process, in turns with the limits of the machine."""
+"""Cases of Onceward in one process, alternating with the limits of the machine."""
 
 import asyncio
 from collections.abc import Callable, Iterator
@@ -12,7 +12,7 @@ from benchmarks.ours import Onceward
 from benchmarks.punctual import Fires, measure_punctuality
 from onceward.errors import BadInput
 
-# What can be measured: with how many callers, and what that is.
+# The measures, with their numbers of callers and descriptions.
 MEASURES = {
     "accept": "accept a job",
     "work": "accept a job, and have it done",
@@ -45,7 +45,7 @@ def case_of(measure: str, callers: int, seconds: float) -> Case:
         title=f"{measure}, {many}",
         about=MEASURES[measure],
         family=measure,
-        limit=SYNCS if callers == 1 else "",  # many share a sync
+        limit=SYNCS if callers == 1 else "",  # many callers share a sync
         limit_calls=1.0 if measure == "accept" else 2.0,
         seconds=seconds,
         sides=[Side(OURS, Onceward.durable)],
@@ -53,10 +53,10 @@ def case_of(measure: str, callers: int, seconds: float) -> Case:
 
 
 def plan(measures: list[str], callers: list[int], seconds: float) -> list[Case]:
-    """The cases in their order, the limits first. Raises `BadInput`."""
+    """The cases in order, the limits first. Raises `BadInput`."""
     for measure in measures:
         if measure not in MEASURES:
-            raise BadInput(f"there is no case {measure!r}: there are {', '.join(MEASURES)}")
+            raise BadInput(f"unknown case {measure!r}; use {', '.join(MEASURES)}")
     cases = [limits_case(seconds)]
     for measure in dict.fromkeys(measures):
         for count in [1] if measure == "timers" else dict.fromkeys(callers):
@@ -74,8 +74,8 @@ def run(
     made: str,
     progress: Callable[[str, int, int], None] = lambda what, done, total: None,
 ) -> Report:
-    """Measure all of it `rounds` times, round by round. Raises `BadInput` before it begins; a case
-    that fails later is told of in the report."""
+    """Measure all cases `rounds` times, round by round. Raises `BadInput` before it starts; a case
+    that fails later is part of the report."""
     admit_folder(folder)
     cases = plan(measures, callers, seconds)
     machine = this_machine(PACKAGES)
@@ -90,7 +90,7 @@ def run(
 
 
 def admit_folder(folder: Path) -> None:
-    """Find out whether files can be made there. Raises `BadInput`."""
+    """Check that files can be created in a folder. Raises `BadInput`."""
     try:
         TemporaryDirectory(prefix="onceward-bench-", dir=folder).cleanup()
     except OSError as error:
@@ -116,7 +116,7 @@ def _run(case: Case, side: Side, folder: Path, seconds: float) -> Run:
 
 
 def _run_ours(case: Case, url: str, seconds: float) -> Figures:
-    import uvloop  # here, since there is none on Windows
+    import uvloop  # imported here, since Windows does not support it
 
     measure, _, callers = case.id.partition("-")
     side = Onceward(url, int(callers or 1))

@@ -35,7 +35,7 @@ PG = "-pg"
 
 
 async def spread(callers: int, each: int, call: Callable[[int, int], Awaitable[object]]) -> int:
-    """Let so many callers make so many calls each; returns the number of calls."""
+    """Make `each` calls from each of `callers` tasks; returns the number of calls."""
 
     async def caller(number: int) -> None:
         for turn in range(each):
@@ -69,7 +69,7 @@ async def work(app: App, scale: int, run: str) -> int:
 
 
 async def complete(app: App, scale: int, run: str) -> int:
-    """Jobs that other workers end, claimed in batches."""
+    """Jobs that other workers complete, claimed in batches."""
     count = 100 * scale
     for start in range(0, count, 1000):
         messages = [{"body": 1, "key": f"{run}-{start + n}"} for n in range(1000)]
@@ -97,7 +97,7 @@ async def lock(app: App, scale: int, run: str) -> int:
 
 
 class Wire:
-    """A connection without a network: it counts what it is sent."""
+    """A connection without a network: it counts the messages it is sent."""
 
     pending = 0
     idle: asyncio.Event
@@ -114,7 +114,7 @@ class Wire:
 
 
 class Visitor:
-    """Who is connected."""
+    """A connected user."""
 
     until_ms = None
 
@@ -133,7 +133,7 @@ async def rooms(app: App, scale: int, run: str) -> int:
         session = app.hub.connect(Wire(), Visitor(f"u{number}"))  # type: ignore[arg-type]
         room = f"r{run}-{number}"
         members.append(await app.hub.join(session, Join(room, f"c{number}", create=True)))
-    await asyncio.sleep(0.05)  # until all are greeted
+    await asyncio.sleep(0.05)  # until all have joined
     for n in range(1, scale + 1):
         Wire.idle.clear()
         Wire.pending = len(members)
@@ -153,7 +153,7 @@ CASES: dict[str, tuple[Callable[[App, int, str], Awaitable[int]], int]] = {
     "lock": (lock, 10),
     "rooms": (rooms, 15),
 }
-"""Each with its scale."""
+"""Each case with its scale."""
 
 
 async def measure(name: str, url: str) -> None:

@@ -1,11 +1,11 @@
-"""One run of one side, in a process of its own: prints its figures as JSON on the last line.
+"""One run of one side, in a separate process: prints its figures as JSON on the last line.
 
     python -m benchmarks.step '{"side": "benchmarks.peers:Huey", "measure": "work",
         "url": "sqlite:///…", "callers": 100, "seconds": 2, "size": 0}'
 
 A side is a class that takes a URL and the number of callers. It has `open(measure)` and `close()`,
-and one method for each measure it knows; all are coroutines, or none, and then callers are threads.
-With the measure `fill`, it only makes so many jobs that wait; with `timers`, it has `set`.
+and one method for each measure it supports. If they are not coroutines, callers are threads. With
+the measure `fill`, it only creates a number of waiting jobs; for `timers`, it has `set`.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ from benchmarks.measure import Figures, measure_tasks, measure_threads, memory_m
 from benchmarks.punctual import measure_punctuality
 
 TIMERS_PER_SECOND = 200
-# What a measure calls, where it is not of the same name.
+# The methods of measures, if the name differs.
 METHODS = {"waiting": "work"}
 
 
@@ -80,7 +80,7 @@ def main() -> None:
             raise
         figures = {"failed": f"{type(error).__name__}: {error}"}
     print("\n" + json.dumps(figures), flush=True)
-    os._exit(0)  # whatever threads a side has left
+    os._exit(0)  # a side may leave threads running
 
 
 if __name__ == "__main__":

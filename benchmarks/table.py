@@ -13,7 +13,7 @@ _COLUMNS = ("per second", "p50 ms", "p99 ms", "max ms", "cpu µs", "MiB")
 
 
 def show(report: Report, out: Console) -> None:
-    """What was measured, case by case, and what it means."""
+    """Print the results case by case, with remarks."""
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1))
     table.add_column("")
     for column in (*_COLUMNS, "ours is"):
@@ -33,7 +33,7 @@ def show(report: Report, out: Console) -> None:
 
 
 def remarks(report: Report) -> Iterator[str]:
-    """What must not be overlooked."""
+    """Important remarks on the results."""
     for case in report.cases:
         for side in case.sides:
             if why := side.why_not():

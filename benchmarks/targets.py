@@ -1,5 +1,7 @@
-"""What is wanted of jobs, and whether it was found: with many callers to be well ahead of all that
-is embedded, too; with one, to be near what the disk can do; on PostgreSQL, to be ahead of others.
+"""Performance targets of jobs, and whether they are met.
+
+With many callers, Onceward should be well ahead of all embedded systems. With one caller, it should
+be near the limit of the disk. On PostgreSQL, it should be ahead of others.
 """
 
 from collections.abc import Iterable, Iterator
@@ -8,8 +10,8 @@ from benchmarks.figures import Case, Report, Side
 
 _EMBEDDED = ("huey", "huey, one thread", "DBOS")
 EMBEDDED = {"accept-100": _EMBEDDED, "work-100": (*_EMBEDDED, "huey, results")}
-"""Those that keep jobs in a file of the caller's process, and sync them. Which form of one is the
-best depends on the machine: the best of all counts."""
+"""Systems that keep jobs in a file of the caller's process, and sync them. Their fastest variant
+depends on the machine: the best result counts."""
 TIMES_EMBEDDED = 3.0
 SHARE_OF_SYNCS = 0.7
 AHEAD_OF = ("procrastinate", "DBOS")

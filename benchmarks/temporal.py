@@ -1,7 +1,8 @@
 """Temporal: its dev server on a file, and a worker in the process that calls it.
 
-`accept` starts a workflow that nobody runs; `work` waits for one that a worker runs; `ordered` is a
-workflow for each key, which takes updates one after the other; a timer is a workflow with a delay.
+`accept` starts a workflow without workers. `work` waits for one that a worker runs. `ordered` uses
+a workflow for each key, which processes updates one after the other. A timer is a workflow with a
+delay.
 """
 
 import asyncio
@@ -18,7 +19,7 @@ CALLERS = 64
 READY_S = 30.0
 try:
     from temporalio import workflow
-except ImportError:  # only its name and its promise are asked for
+except ImportError:  # only its name and its guarantee are needed
     workflow = None  # type: ignore[assignment]
 else:
 
@@ -36,7 +37,7 @@ else:
 
     @workflow.defn(sandboxed=False)
     class Line:
-        """One for each key: updates without an await run one after the other."""
+        """One workflow per key: updates without an await run one after the other."""
 
         def __init__(self) -> None:
             self.count = 0
@@ -52,7 +53,7 @@ else:
 
 
 class Temporal:
-    """`temporal server start-dev --db-filename`, without its page."""
+    """`temporal server start-dev --db-filename`, without its web page."""
 
     durable = (
         "accept: the workflow is in the dev server's SQLite file (WAL, synchronous=full); work: "
@@ -94,7 +95,7 @@ class Temporal:
             ]
 
     async def _connect(self, client: Any, address: str) -> Any:
-        """The port can be reached before the namespace is there."""
+        """Connect with retries: the port is open before the namespace exists."""
         while True:
             try:
                 found = await client.connect(address)

@@ -1,9 +1,8 @@
-"""What benchmarks/timers.py runs: the application, and those that keep time, too.
+"""The sides of benchmarks/timers.py: Onceward and other systems with timers.
 
-Each side has a database with many timers that are due in a year. It takes more of them, each
-made durable by a call of its own, and calls `fire` with the number of each when it is due, in
-the same process. All are set up as fast as their options allow while every commit is synced;
-`durable` says what can be relied on.
+Each side has a database with many timers that are due in a year. It creates more, each made durable
+by a separate call, and calls `fire` with the number of each when it is due, in the same process.
+All have the fastest options with synced commits; `durable` describes the guarantee.
 """
 
 import asyncio
@@ -33,7 +32,7 @@ def far_ms() -> int:
 
 
 class Onceward:
-    """Ours: a timer sends a job to a queue, and a handler in the same process works on it."""
+    """Onceward: a timer sends a job to a queue, and a handler in the same process runs it."""
 
     durable = (
         "a timer is synced when it is set; its coming due and its job are synced before it fires, "
@@ -84,8 +83,8 @@ class Onceward:
 
 
 class APScheduler:
-    """Version 3, with a thread that schedules and ten that run jobs. Jobs are in SQLite by
-    SQLAlchemy, with a WAL. Nothing is too late to run."""
+    """Version 3, with a scheduler thread and ten threads for jobs. Jobs are in SQLite by
+    SQLAlchemy, with a WAL. Late jobs always run."""
 
     durable = (
         "a timer is synced when it is set; it is removed, synced, right after it was handed to "
@@ -127,7 +126,7 @@ class APScheduler:
         self.scheduler.start()
 
     async def set(self, timers: list[Timer]) -> None:
-        self.scheduler.pause()  # else it looks at its jobs after each call
+        self.scheduler.pause()  # otherwise it scans its jobs after each call
         await asyncio.to_thread(self._add, timers)
         self.scheduler.resume()
 
@@ -145,8 +144,8 @@ class APScheduler:
 
 
 class DBOSDelayed:
-    """Delayed workflows of a queue, on SQLite with a WAL. It looks for those that are due once
-    in a second, which cannot be set; its queue is polled more often than it would be."""
+    """Delayed workflows of a queue, on SQLite with a WAL. DBOS looks for due ones once a second,
+    which cannot be changed; its queue is polled more often than by default."""
 
     durable = (
         "a timer is synced when it is set, and so are its coming due, its start and its result; "
@@ -168,7 +167,7 @@ class DBOSDelayed:
                 "name": "bench",
                 "application_version": "1",
                 "system_database_url": f"sqlite:///{self.path}",
-                "sys_db_pool_size": THREADS,  # they wait for each other by polling
+                "sys_db_pool_size": THREADS,  # connections wait for each other by polling
                 "log_level": "ERROR",
             }
         )
@@ -187,7 +186,7 @@ class DBOSDelayed:
         dbos.DBOS.register_queue("bench", polling_interval_sec=0.05)
 
     def fill(self, count: int) -> None:
-        """Set one timer, and copy its row: nothing else would be in the others."""
+        """Create one timer, and copy its row, since the others would be the same."""
         self._launch()
         self._enqueue((0, far_ms()))
         self.library.DBOS.destroy()
@@ -227,8 +226,8 @@ class DBOSDelayed:
 
 
 class DBOSSleep(DBOSDelayed):
-    """Workflows that sleep durably, each in memory until it wakes up. Only those that come due
-    in the run do so: the others are delayed, since it would start each of them again."""
+    """Workflows that sleep durably, each in memory until it wakes up. Only those that are due in
+    the run sleep; the others are delayed, since DBOS would start each of them again."""
 
     durable = (
         "a timer's start is synced when it is set, its time a moment later (a crash in between "

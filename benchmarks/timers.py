@@ -1,11 +1,11 @@
-"""Timers that come due while many others wait, against those that keep time, too.
+"""Due timers beside many pending ones, against other systems with timers.
 
     set     timers made durable, one call each
-    spread  timers that come due one after the other: how late each is fired
-    burst   timers that are due at the same moment: how late, and how many are fired in a second
+    spread  timers that are due one after the other: how late each fires
+    burst   timers that are due at the same moment: how late, and how many fire per second
 
-with 100,000 others pending. Every run has a process and a copy of a database of its own; the
-sides alternate. benchmarks/timekeepers.py tells how each is set up.
+with 100,000 others pending. Every run has a separate process and a copy of a database; the sides
+alternate. benchmarks/timekeepers.py describes the setup of each.
 """
 
 import argparse
@@ -31,15 +31,15 @@ from benchmarks.punctual import WARM, Keeper
 
 HERE = Path(__file__).parent
 PACKAGES = ("apscheduler", "dbos", "sqlalchemy", "onceward")
-# What is wanted of us: outside the burst, 99 of 100 are no later than so.
+# The target outside of bursts: the 99th percentile of lateness.
 LATE_MS = 50.0
-# A run, and filling a database, may take so long before they are given up.
+# The time limit of a run, and of filling a database.
 RUN_S = 600.0
 Run = dict[str, Any]
 
 
 async def step(name: str, folder: str, spread: int, seconds: float, burst: int) -> Run:
-    """One side's run, in a process of its own."""
+    """The run of one side, in a separate process."""
     side = timekeepers.SIDES[name](Path(folder))
     await side.open()
     keeper = Keeper(side)
@@ -53,7 +53,7 @@ async def step(name: str, folder: str, spread: int, seconds: float, burst: int) 
 
 
 class Bench:
-    """Runs the sides in turns and keeps what they measured."""
+    """Runs the sides alternately and keeps the results."""
 
     def __init__(self, options: argparse.Namespace, folder: Path, console: Console) -> None:
         self.options = options
@@ -85,7 +85,7 @@ class Bench:
                 if "failed" in result:
                     self.console.print(f"{side} did not run: {result['failed']}")
                 self.results[side].append(result)
-                self.save()  # whatever becomes of the rest
+                self.save()  # keep the results even if a later run fails
         self.load.append(os.getloadavg()[0])
 
     def _call(self, what: str, arguments: list[Any]) -> Run:
@@ -101,7 +101,7 @@ class Bench:
             return {"failed": lines[-1]}
         return dict(json.loads(done.stdout.splitlines()[-1]))
 
-    # What came out.
+    # Results.
 
     def median(self, side: str, phase: str, what: str) -> float | None:
         found = [run[phase][what] for run in self.results[side] if "failed" not in run]
@@ -143,7 +143,7 @@ class Bench:
         return row
 
     def verdicts(self) -> Iterator[str]:
-        """How the others compare, and whether we are as punctual as we want to be."""
+        """Comparisons with the others, and whether the target of lateness is met."""
         for phase, what, words in (
             ("spread", "p50_ms", "their median lateness in ours"),
             ("spread", "p99_ms", "their p99 lateness in ours"),
@@ -167,7 +167,7 @@ class Bench:
             yield f"onceward, p99 {late_ms:.1f} ms late: {good} ({LATE_MS:.0f} ms)"
 
     def ratio(self, side: str, phase: str, what: str) -> float | None:
-        """Of rounds next to each other in time, so that what else goes on counts for both."""
+        """Compares adjacent rounds, so that other load on the machine affects both."""
         ratios = [
             ours[phase][what] / theirs[phase][what]
             for ours, theirs in zip(
@@ -201,11 +201,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--sides", default=",".join(timekeepers.SIDES))
     parser.add_argument("--pending", type=int, default=100_000, help="timers due in a year")
-    parser.add_argument("--spread", type=int, default=2_000, help="due one after the other")
-    parser.add_argument("--seconds", type=float, default=20, help="over which they are due")
-    parser.add_argument("--burst", type=int, default=3_000, help="due at the same moment")
-    parser.add_argument("--rounds", type=int, default=3, help="of all sides")
-    parser.add_argument("--folder", default=None, help="where the files go (a real disk)")
+    parser.add_argument("--spread", type=int, default=2_000, help="timers due one after the other")
+    parser.add_argument("--seconds", type=float, default=20, help="time over which they are due")
+    parser.add_argument("--burst", type=int, default=3_000, help="timers due at the same moment")
+    parser.add_argument("--rounds", type=int, default=3, help="rounds of all sides [3]")
+    parser.add_argument("--folder", default=None, help="folder for files (on a real disk)")
     parser.add_argument("--save", type=Path, default=HERE / "results" / "timers.json")
     parser.add_argument("--fill", help=argparse.SUPPRESS)
     parser.add_argument("--step", help=argparse.SUPPRESS)
@@ -221,7 +221,7 @@ def main() -> None:
         except Exception as error:
             result = {"failed": f"{type(error).__name__}: {error}"}
         print(json.dumps(result), flush=True)
-        os._exit(0)  # whatever threads a side has left
+        os._exit(0)  # a side may leave threads running
     console = Console(width=None if sys.stdout.isatty() else 110)
     with tempfile.TemporaryDirectory(dir=options.folder or HERE, prefix="tmp-") as folder:
         bench = Bench(options, Path(folder), console)

@@ -1,4 +1,4 @@
-"""Where cases are run: folders, a PostgreSQL server, environments, processes with a time limit."""
+"""The environment of cases: folders, a PostgreSQL server, interpreters, and processes."""
 
 import asyncio
 import json
@@ -20,16 +20,16 @@ from onceward.testing.postgres import PostgresServer
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent
-# A run may take so much longer than it measures, before it is given up.
+# A run is aborted when it takes this much longer than its measurement.
 GRACE_S = 60.0
-# So long may it take to make what waits, for others and for us.
+# The time limit for filling a database.
 FILL_S = 60.0
 OUR_FILL_S = 300.0
 Figures = dict[str, Any]
 
 
 class Workshop:
-    """Everything made here is gone when it is closed."""
+    """Temporary resources, all removed when it is closed."""
 
     def __init__(self, folder: Path | None = None) -> None:
         self._stack = ExitStack()
@@ -46,7 +46,7 @@ class Workshop:
 
     @contextmanager
     def place(self, where: str, filled: Path | None = None) -> Iterator[str]:
-        """A new database, as a URL, or a folder; a copy of one that is filled, if there is one."""
+        """The URL of a new database, or a folder; a copy of `filled` if given."""
         if where == "postgres":
             with self._postgres_database() as url:
                 yield url
@@ -74,7 +74,7 @@ class Workshop:
         asyncio.run(execute("DROP DATABASE bench WITH (FORCE)"))
 
     def filled(self, python: str, side: str, where: str, size: int) -> Path:
-        """A folder in which so much waits already, made once. Raises `RuntimeError`."""
+        """A folder with `size` waiting jobs, created once. Raises `RuntimeError`."""
         known = self._filled.get((side, size))
         if known is None:
             known = self._fill(python, side, where, size)
@@ -94,7 +94,7 @@ class Workshop:
 
 
 def python_of(environment: str) -> Path:
-    """The interpreter of an environment that the Makefile makes: `bench`, `temporal`, `restate`.
+    """The interpreter of an environment that the Makefile creates: `bench`, `temporal`, `restate`.
     The first is the one that runs this."""
     if environment == "bench":
         return Path(sys.executable)
@@ -111,8 +111,8 @@ def step(
     size: int = 0,
     bound_s: float = 0.0,
 ) -> Figures:
-    """One run of one side in a process of its own; what went wrong is told as `failed`. Only one
-    that uses a server of ours is on the same network."""
+    """One run of one side in a separate process; errors are returned as `failed`. Only sides that
+    use a shared server are on the same network."""
     options = {"side": side, "measure": measure, "url": url, "callers": callers}
     options |= {"seconds": seconds, "size": size}
     command = [str(python_of(python)), "-m", "benchmarks.step", json.dumps(options)]
@@ -127,8 +127,10 @@ def step(
 
 @cache
 def secluded() -> list[str]:
-    """What lets a command see no network but a loopback of its own, where that can be had: some
-    servers ask the world for newer versions of themselves."""
+    """A prefix that gives a command only a separate loopback network, where supported.
+
+    Some servers check for newer versions on the internet.
+    """
     prefix = ["unshare", "-rn", "sh", "-c", 'ip link set lo up && exec "$@"', "secluded"]
     try:
         tried = subprocess.run([*prefix, "true"], capture_output=True, check=False)
@@ -138,8 +140,11 @@ def secluded() -> list[str]:
 
 
 def run(command: Sequence[str], bound_s: float, *, alone: bool = True) -> str:
-    """What a program prints, on a network of its own if it is to be alone. Raises `RuntimeError`
-    if it fails, or takes longer than it may: then all that it has started is ended, too."""
+    """The output of a program, on a separate network with `alone`.
+
+    Raises `RuntimeError` if it fails or exceeds its time limit; then its descendants are ended as
+    well.
+    """
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     process = subprocess.Popen(
         [*(secluded() if alone else []), *command],
@@ -153,7 +158,7 @@ def run(command: Sequence[str], bound_s: float, *, alone: bool = True) -> str:
     try:
         out, errors = process.communicate(timeout=bound_s)
     except subprocess.TimeoutExpired:
-        raise RuntimeError(f"it took longer than {bound_s:.0f} s") from None
+        raise RuntimeError(f"it exceeded the time limit of {bound_s:.0f} s") from None
     finally:
         end_group(process)
     if process.returncode != 0:
@@ -163,7 +168,7 @@ def run(command: Sequence[str], bound_s: float, *, alone: bool = True) -> str:
 
 
 def end_group(process: "subprocess.Popen[str]") -> None:
-    """End what a process has started and left behind, and itself."""
+    """End a process and its descendants."""
     try:
         os.killpg(process.pid, signal.SIGKILL)
     except ProcessLookupError:

@@ -1,9 +1,9 @@
-"""Kill a bank in the middle of its business, three times, and see that nothing is lost.
+"""Kill a bank process three times while it works, and verify that no transfer is lost.
 
-A child process moves money between accounts, with many callers at once: each transfer
-changes two accounts and leaves a note of itself, in one commit, and is reported here once
-Onceward has accepted it. The child is killed without warning (SIGKILL) while it works.
-Then the file is opened again: every transfer that was reported must be there, whole.
+A child process moves money between accounts with many concurrent callers. Each transfer changes two
+accounts and writes a note in one commit, and is reported once Onceward has accepted it. The child
+is killed without warning (SIGKILL) while it works. Then the file is opened again: every reported
+transfer must be there and complete.
 
     python examples/crash.py
 """
@@ -39,7 +39,7 @@ def note(transfer: str) -> tuple[str, str]:
 
 
 async def transfer(tx: Transaction, id_: str, payer: int, payee: int, amount: int) -> None:
-    """One transaction. If anything it read has changed when it commits, it runs again."""
+    """One transaction. It is retried if a record that it read has changed before the commit."""
     tx.put(account(payer), await tx.get(account(payer), int) - amount)
     tx.put(account(payee), await tx.get(account(payee), int) + amount)
     tx.put(note(id_), {"payer": payer, "payee": payee, "amount": amount})
@@ -71,15 +71,15 @@ async def call(app: App) -> None:
                 tx, id_, payer, payee, amount
             )
         )
-        sys.stdout.write(f"{id_}\n")  # accepted: from here on it must never be lost
+        sys.stdout.write(f"{id_}\n")  # accepted: from now on it must not be lost
         sys.stdout.flush()
 
 
-# ---- the parent: kills it, and counts
+# ---- the parent: kills the child, and counts
 
 
 def run_and_kill(url: str) -> tuple[list[str], float]:
-    """The transfers that were reported until the kill, and how many there were per second."""
+    """The transfers reported before the kill, and their number per second."""
     enough = random.randint(*TRANSFERS_BEFORE_KILL)
     reported: list[str] = []
     child = subprocess.Popen([sys.executable, __file__, url], stdout=subprocess.PIPE, text=True)
@@ -94,12 +94,12 @@ def run_and_kill(url: str) -> tuple[list[str], float]:
                 child.send_signal(signal.SIGKILL)
                 rate = enough / (time.monotonic() - started)
     if child.returncode != -signal.SIGKILL:
-        raise SystemExit("the child ended by itself; its error is above")
+        raise SystemExit("the child ended unexpectedly; see its error above")
     return reported, rate
 
 
 async def audit(url: str) -> tuple[dict[str, dict[str, int]], list[int], float]:
-    """All transfers and balances in the file, and how long it took to open it."""
+    """All transfers and balances in the file, and the time to open it."""
     started = time.monotonic()
     async with App(url) as app:
         opening_s = time.monotonic() - started
@@ -137,7 +137,7 @@ def main() -> int:
     url = f"sqlite:///{path}"
     console.print(
         f"{CALLERS} callers move money between {ACCOUNTS:,} accounts, and the process is killed.\n"
-        "Every transfer that was accepted must be there afterwards, and none in part.\n"
+        "Every accepted transfer must be there afterwards, and be complete.\n"
     )
     table = Table()
     for column in (
@@ -172,14 +172,14 @@ def main() -> int:
         )
     console.print(table)
     if fine:
-        console.print("[green]Nothing was lost, and nothing is there in part.[/]\n")
+        console.print("[green]No transfer was lost, and all are complete.[/]\n")
     else:
-        console.print("[red]Something was lost. Please report this, with the file below.[/]\n")
+        console.print("[red]A transfer was lost. Please report this, with the file below.[/]\n")
     command = Path(sys.executable).with_name("onceward")
     if command.is_relative_to(Path.cwd()):
         command = command.relative_to(Path.cwd())
     console.print(
-        f"Look at the file with  {command} inspect {path}\n"
+        f"Look at the file with  {command} db inspect {path}\n"
         f"or with  sqlite3 {path} 'select * from record limit 9'",
         soft_wrap=True,
     )

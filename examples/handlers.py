@@ -1,10 +1,10 @@
-"""Three handlers that look right, what goes wrong with them, and how they are right.
+"""Three handlers with common bugs, how the simulator finds the bugs, and the correct versions.
 
     python examples/handlers.py
 
-Each runs in simulated worlds where nodes crash, stand still and start again, messages come
-several times and commits conflict, until a judge finds something that must not be. The
-wrong ones are caught within a few worlds; their repaired twins pass all of them.
+Each handler runs in simulated worlds where nodes crash, pause and restart, messages arrive several
+times and commits conflict. Checks find the bugs within a few worlds; the correct handlers pass all
+of them.
 """
 
 import logging
@@ -32,7 +32,7 @@ class Payments(Handlers):
 
 
 class PaymentOutsideAStep(Payments):
-    """Wrong: a crash after the call and before the end of the job makes the call again."""
+    """Wrong: after a crash between the call and the end of the job, the call is repeated."""
 
     def declare(self, app: Any, outside: Any) -> None:
         @app.handler("payments", lease_s=2, attempts_max=0, retry_max_s=2)
@@ -42,9 +42,11 @@ class PaymentOutsideAStep(Payments):
 
 
 class PaymentInAStep(Payments):
-    """Right: the intent is recorded before; whoever is cut off in between leaves a doubt that
-    someone can settle, and never a second payment. (If the bank takes an idempotency key, a
-    plain step with `job.id` does it without doubts.)"""
+    """Right: the step records its intent first, so an interrupted call is held in doubt.
+
+    An operator can settle it, and there is never a second payment. If the bank supports idempotency
+    keys, use a plain step with `job.id` instead, which leaves no doubt.
+    """
 
     def declare(self, app: Any, outside: Any) -> None:
         @app.handler("payments", lease_s=2, attempts_max=0, retry_max_s=2)
@@ -56,7 +58,7 @@ class PaymentInAStep(Payments):
 
 
 class Tickets(Handlers):
-    """No more tickets are sold than there are."""
+    """Tickets must not be oversold."""
 
     seats = 5
 
@@ -70,7 +72,7 @@ class Tickets(Handlers):
 
 
 class TicketsCountedOutside(Tickets):
-    """Wrong: between the look and the change, others look too."""
+    """Wrong: other jobs read the count between this read and this write."""
 
     def declare(self, app: Any, outside: Any) -> None:
         @app.handler("tickets", lease_s=2, attempts_max=0, retry_max_s=2)
@@ -83,7 +85,7 @@ class TicketsCountedOutside(Tickets):
 
 
 class TicketsCountedInside(Tickets):
-    """Right: what is decided upon is read and written in the job's own transaction."""
+    """Right: the count is read and written in the job's own transaction."""
 
     def declare(self, app: Any, outside: Any) -> None:
         @app.handler("tickets", lease_s=2, attempts_max=0, retry_max_s=2)
@@ -113,7 +115,7 @@ class Score(Handlers):
 
 
 class ScoreReadElsewhere(Score):
-    """Wrong: what was read in another transaction may have changed until this one writes."""
+    """Wrong: a value read in another transaction may have changed before this one writes."""
 
     def declare(self, app: Any, outside: Any) -> None:
         @app.handler("wins", lease_s=2, attempts_max=0, retry_max_s=2)
@@ -124,7 +126,7 @@ class ScoreReadElsewhere(Score):
 
 
 class ScoreReadInTheSameTransaction(Score):
-    """Right: if it has changed meanwhile, the handler runs again."""
+    """Right: if the value has changed, the handler runs again."""
 
     def declare(self, app: Any, outside: Any) -> None:
         @app.handler("wins", lease_s=2, attempts_max=0, retry_max_s=2)
@@ -142,7 +144,7 @@ PAIRS = (
 
 
 def main() -> None:
-    logging.disable()  # of the many attempts that fail on purpose
+    logging.disable()  # many attempts fail on purpose
     for wrong, right in PAIRS:
         print(f"\n{wrong.__name__}: {(wrong.__doc__ or '').splitlines()[0]}")
         try:
@@ -152,7 +154,7 @@ def main() -> None:
             print(f"  caught by seed {failed.seed}: {str(failed).splitlines()[1].strip()}")
         print(f"{right.__name__}: {(right.__doc__ or '').splitlines()[0]}")
         summary = simulate_many(right, range(WORLDS))
-        print(f"  {summary.runs} worlds, nothing wrong")
+        print(f"  {summary.runs} worlds, no violation")
 
 
 if __name__ == "__main__":

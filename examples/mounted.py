@@ -1,4 +1,4 @@
-"""An application of FastAPI with routes of its own, and the Onceward API beside them.
+"""A FastAPI application with its own routes, and the Onceward API mounted beside them.
 
     pip install fastapi 'onceward[server]'
     python examples/mounted.py
@@ -7,8 +7,8 @@
     curl localhost:8000/stock/lamp
     curl localhost:8000/onceward/readyz
 
-The routes use the `App` directly, in this process. Others use the same queues, jobs and locks
-over HTTP, below /onceward.
+The routes use the `App` directly, in this process. Other programs use the same queues, jobs and
+locks over HTTP, below /onceward.
 """
 
 from collections.abc import AsyncIterator
@@ -56,13 +56,13 @@ web = FastAPI(title="Shop", lifespan=lifespan)
 
 @web.exception_handler(onceward.OncewardError)
 async def refuse(request: Request, error: onceward.OncewardError) -> JSONResponse:
-    """Another item under the same number, a database out of reach: each has its status."""
+    """Return errors with their HTTP status, such as a reused order number."""
     return JSONResponse({"detail": error.message}, error.kind.status)
 
 
 @web.put("/orders/{number}")
 async def order(number: str, item: str) -> dict[str, Any]:
-    """However often it is sent, the order is one."""
+    """Place an order. Idempotent for its number."""
     receipt = await app.send("orders", {"item": item}, key=number)
     job = await app.wait(receipt.id, timeout_s=10)
     if job.state == "failed":
@@ -80,5 +80,5 @@ web.mount("/onceward", server)
 if __name__ == "__main__":
     import uvicorn
 
-    # Who waits for something when the application stops is let go after so many seconds.
+    # At shutdown, waiting requests are cancelled after this number of seconds.
     uvicorn.run(web, port=8000, timeout_graceful_shutdown=5)

@@ -1,9 +1,8 @@
-"""Ask the advisory service whether a locked package has a known vulnerability.
+"""Check the locked packages for known vulnerabilities with pip-audit.
 
-pip-audit succeeds when the service answers "not found" for every package, as a
-mirror of the package index does. An audit that did not happen must not look
-like one that found nothing: so the packages that were really looked up are
-counted, and the last line says what was and what was not checked.
+pip-audit succeeds even if the service has no data for any package, as with a mirror of the package
+index. So the script counts the packages that were really looked up. The last line of its output
+reports the number of checked packages.
 """
 
 import argparse
@@ -17,9 +16,9 @@ UNREACHABLE = re.compile(r"ConnectionError|ServiceError|SSLError|Timeout|not con
 
 
 def judge(stdout: str, stderr: str) -> tuple[str, bool, list[str]]:
-    """What pip-audit's output says: a sentence, whether all was checked, and what was found.
+    """Parse pip-audit's output: a sentence, whether all packages were checked, and the findings.
 
-    Raises ValueError where the output is neither a report nor a failure to connect.
+    Raises ValueError if the output is neither a report nor a connection error.
     """
     try:
         packages: list[dict[str, Any]] = json.loads(stdout)["dependencies"]
@@ -36,14 +35,14 @@ def judge(stdout: str, stderr: str) -> tuple[str, bool, list[str]]:
     looked_up = sum("skip_reason" not in package for package in packages)
     count = f"{looked_up} of {len(packages)} locked packages looked up"
     if not packages or looked_up < len(packages):
-        return f"the advisory service did not answer for all: {count}", False, found
+        return f"the advisory service did not respond for all packages: {count}", False, found
     return f"{count}, {len(found)} known vulnerabilities", True, found
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("locks", nargs="+", help="lock files to audit")
-    parser.add_argument("--required", action="store_true", help="fail if not all was looked up")
+    parser.add_argument("--required", action="store_true", help="fail unless all were looked up")
     args = parser.parse_args()
     command = [sys.executable, "-m", "pip_audit", "--disable-pip", "--require-hashes"]
     command += ["--format", "json", "--progress-spinner", "off"]

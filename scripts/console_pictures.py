@@ -1,5 +1,6 @@
-"""Makes the pictures of the console for the README and the guide: a server with a small shop, some
-traffic, and a browser that looks at it.
+"""Takes screenshots of the console for the README and the guide.
+
+It starts a server with a small shop, generates traffic, and opens the console in a browser.
 
     python scripts/console_pictures.py docs [OTHER-FOLDER-FOR-ALL-PAGES]
 """
@@ -36,13 +37,13 @@ ALL = [
     *("tables", "tables/canteen"),
     *("settings", ""),
 ]
-# So long it fills the plots.
+# Long enough to fill the plots.
 TRAFFIC_S = float(os.environ.get("TRAFFIC_S", "120"))
 
 
 @contextmanager
 def traffic(server: ServerProcess) -> Iterator[threading.Event]:
-    """Customers who order, some of them twice, and people in the warehouse."""
+    """Traffic: customers who order, some of them twice, and users in the warehouse."""
     over, enough = threading.Event(), threading.Event()
 
     async def send() -> None:

@@ -1,5 +1,4 @@
-"""Makes the picture of the storm: lets it blow with and without keys at the bureau, and draws what
-the command shows in the end.
+"""Draws the picture of the storm test: its final output with and without keys at the bureau.
 
 python scripts/credit_picture.py docs/credit-storm.svg
 """
@@ -39,7 +38,7 @@ def main() -> None:
             out.print(sight.progress.get_renderable())
             print_course(course, out)
     svg = out.export_svg(title="python -m apps.credit storm")
-    # No fonts from elsewhere: what the reader has will do.
+    # Without web fonts: the reader's fonts suffice.
     svg = re.sub(r"@font-face \{.*?\}\s*", "", svg, flags=re.DOTALL)
     svg = re.sub(r"<!--.*?-->\s*", "", svg, flags=re.DOTALL)
     Path(target).write_text(svg.rstrip() + "\n", encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Makes the pictures of the demonstration and of its applications, for the README and the guides.
+"""Takes screenshots of the demo and its applications, for the README and the guides.
 
 python scripts/demo_pictures.py docs [NAME ...]
 """
@@ -39,7 +39,7 @@ PUT_UP = """async (notes) => {
 
 
 def landing(demo: Demo, browser: Any, to: Path, size: Any, scheme: str) -> None:
-    """The page, after something was broken."""
+    """The landing page, after faults were injected."""
     with visiting(browser, LOST, viewport=size, color_scheme=scheme) as page:
         page.goto(demo.url)
         page.get_by_text("The server is there", exact=True).wait_for()
@@ -49,7 +49,7 @@ def landing(demo: Demo, browser: Any, to: Path, size: Any, scheme: str) -> None:
 
 
 def worn(demo: Demo, browser: Any) -> None:
-    """Let there be something to see: a minute of traffic, and kills in it."""
+    """Generate a minute of traffic with kills, to have something to show."""
     with visiting(browser, LOST) as page:
         page.goto(demo.url)
         page.wait_for_timeout(20_000)
@@ -63,7 +63,7 @@ def worn(demo: Demo, browser: Any) -> None:
 
 
 def tictactoe(demo: Demo, browser: Any, to: Path) -> None:
-    """Ann has won once, and is to move; Dan and Ben wait."""
+    """Ann has won once and is to move; Dan and Ben wait."""
     pages = {}
     with visiting(browser, viewport={"width": 390, "height": 930}, device_scale_factor=2) as page:
         for name in ("Ann", "Ben", "Cas", "Dan"):

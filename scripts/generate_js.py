@@ -36,7 +36,7 @@ export interface CallOptions {
   signal?: AbortSignal;
 }
 """
-# After a lost response, clients know only the id of what was deleted.
+# After a lost response, clients know only the id of the deleted object.
 _DELETED = [one.response for one in CALLS if one.method == "DELETE" and one.done_errors]
 _SCALARS = {
     str: "string",
@@ -163,8 +163,8 @@ def _member_name(field: str) -> str:
 
 
 def opaque(type_: Any, path: str = "") -> Iterator[str]:
-    """The paths of members in a response that clients leave as they are: values and names of the
-    user. `seats*`: the members of `seats` have names of the user, and known members inside."""
+    """The paths of members in a response that clients do not convert: values and names of users.
+    `seats*` means that the members of `seats` have names of users, and known members inside."""
     found = dict.fromkeys(_opaque(type_, path))
     yield from found
 
@@ -431,7 +431,7 @@ def _bare(type_: Any) -> Any:
 
 
 def _key(type_: Any) -> Any:
-    """Equal for equal unions, in whichever form they are written."""
+    """A key that is equal for equal unions, in any notation."""
     if get_origin(type_) in (Union, UnionType, Literal):
         return frozenset(get_args(type_))
     return type_

@@ -25,7 +25,7 @@ ROOT = Path(__file__).parents[1]
 FOLDER = ROOT / "onceward" / "client" / "operations"
 WIDTH = 96
 
-# These are for programs that know nothing else of the server, not for clients.
+# For programs without other knowledge of the server, not for clients.
 LEFT_OUT = {"plain_timers"}
 # The parameters that continue a list.
 CURSORS = ("after", "since")
@@ -266,7 +266,7 @@ class _File:
         return name
 
     def _type(self, type_: Any, *, given: bool = False) -> str:
-        """The source of a type. For arguments (`given`), collections are as general as can be."""
+        """The source of a type. For arguments (`given`), collections are as general as possible."""
         if get_origin(type_) is Annotated:
             return self._type(get_args(type_)[0], given=given)
         if type_ is Any:
@@ -311,7 +311,7 @@ def _alternatives(type_: Any) -> tuple[Any, ...]:
 
 
 def _alias(type_: Any) -> tuple[str, str] | None:
-    """The module and the name of a union or of literals that have a name."""
+    """The module and the name of a named union or of named literals."""
     if get_origin(type_) not in (Union, UnionType, Literal):
         return None
     for module in reversed(_MODULES):
@@ -352,7 +352,7 @@ def _bullet(argument: Argument) -> str:
 
 
 def _raises(codes: Sequence[str]) -> str:
-    """The classes of errors; those without a class of their own by code."""
+    """The classes of errors; those without a separate class by code."""
     classes = {code: class_of(code) for code in codes}
     named = [one.__name__ for one in classes.values() if one is not BadInput]
     plain = [code for code, one in classes.items() if one is BadInput]

@@ -44,7 +44,7 @@ def _section(package: Path, folder: Path) -> Iterator[str]:
 
 
 def summary(path: Path) -> str:
-    """The first line of the docstring of a module. Empty if it has none."""
+    """The first line of the docstring of a module, or an empty text."""
     text = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
     return text.partition("\n")[0]
 

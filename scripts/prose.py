@@ -1,4 +1,4 @@
-"""Checks texts for people against docs/writing.md: phrases and lengths of sentences.
+"""Checks prose against docs/writing.md: phrases and lengths of sentences.
 
 python -m scripts.prose [--summary] [PATH…]
 """
@@ -26,7 +26,7 @@ _GENERATED = re.compile(r"\b(?:Generated|Written) by scripts")
 
 @dataclass(frozen=True)
 class Text:
-    """A text that a person reads."""
+    """A text written for people."""
 
     path: Path
     line: int

@@ -179,8 +179,8 @@ def _word(info: inspect.Type) -> str:
 
 
 def _default(field: Any, *, shown: bool) -> str:
-    """Whether records may lack a field. The default counts where it is not written: then a changed
-    default changes the meaning of records."""
+    """Whether records may lack a field. The default is included if it is not written, since a
+    changed default then changes the meaning of records."""
     if field.required:
         return ", required"
     if not shown:
@@ -194,7 +194,7 @@ def _default(field: Any, *, shown: bool) -> str:
 
 
 def incompatible(old: Layout, new: Layout) -> list[str]:
-    """Why nodes with one layout cannot work beside nodes with the other one."""
+    """Why nodes with one layout cannot work beside nodes with the other."""
     found = [
         f"no part acts on due entries {kind!r}" for kind in old["due"] if kind not in new["due"]
     ]

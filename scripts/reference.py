@@ -1,5 +1,6 @@
-"""Makes the pages of the reference from the code: commands, settings, errors, limits, the HTTP API
-and the Python API. `make docs` runs it before it builds the pages.
+"""Generates the pages of the reference: commands, settings, errors, limits, HTTP and Python API.
+
+`make docs` runs it before it builds the site.
 
     python -m scripts.reference docs/reference
 """
@@ -32,35 +33,35 @@ from onceward.web.routes import Routes
 from onceward.web.settings import MEANING, PREFIX, SECRET, SWITCHES, Settings
 from scripts.generate_python import FOLDER, class_name, operations_by_noun
 
-# The public modules first, then those of objects that an application gets from them.
+# The public modules first, then the modules of objects that applications get from them.
 MODULES = {
-    "onceward": "The application, the rules of games, and the errors that are raised.",
+    "onceward": "The application, the rules of games, and the errors.",
     "onceward.keys": "Keys of records.",
     "onceward.client": "The client, over HTTP and WebSocket.",
     "onceward.tokens": "Tokens for the users of your application.",
-    "onceward.web": "The server, and routes and pages of an application's own.",
+    "onceward.web": "The server, and routes and pages of your application.",
     "onceward.testing": "The testing kit.",
     "onceward.work.queues": "`app.queues`: queues, for operators.",
     "onceward.locks.server": "`app.locks`: locks and semaphores.",
-    "onceward.webhooks.timers.server": "`app.timers`: what is to happen at a time.",
+    "onceward.webhooks.timers.server": "`app.timers`: jobs and webhook calls at a time.",
     "onceward.rooms.part": "`app.rooms`: rooms, each call in a transaction.",
     "onceward.rooms.records": "Settings of rooms.",
     "onceward.api.rooms": "Contents of rooms.",
-    "onceward.tables.server": "`app.tables`: tables, each call a transaction of its own.",
-    "onceward.tables": "`app.seats`: the same, in a transaction of yours.",
+    "onceward.tables.server": "`app.tables`: tables, each call a separate transaction.",
+    "onceward.tables": "`app.seats`: the same, in your transaction.",
     "onceward.tables.games.server": "`app.games`: matches, each call in a transaction.",
     "onceward.api.matches": "Matches as a player sees them.",
     "onceward.store.transaction": "What `tx.scan` returns.",
     "onceward.testing.simulation": "The simulator.",
 }
-# Those of parts that need no more words.
+# Parts whose module docstring is a sufficient description.
 MODULES |= {
     one.type.__module__: f"`app.{one.name}`: "
     + (inspect.getdoc(sys.modules[one.type.__module__]) or "").partition("\n")[0]
     for one in attributes()
     if one.type.__module__ not in MODULES
 }
-# Of modules that have more in them than users need.
+# The documented names of modules that also contain internals.
 ONLY = {
     "onceward.work.queues": ("Queues",),
     "onceward.locks.server": ("Locks",),
@@ -81,24 +82,24 @@ for _noun in operations_by_noun():
         _module, _class = f"onceward.client.operations.{_noun}", class_name(_noun)
     MODULES[_module] = f"`client.{_noun}`."
     ONLY[_module] = (_class,)
-_MADE = "*Made from the code by `make docs`.*\n"
+_MADE = "*Generated from the code by `make docs`.*\n"
 
 _INTRO_CAPABILITIES = (
     "Each capability is a folder of the package. It can add scopes for API keys and tokens, kinds "
-    "of records, and kinds of entries in the schedule. Words in braces stand for names and "
-    "numbers; `xx` spreads load over partitions."
+    "of records, and kinds of entries in the schedule. Words in braces are placeholders for names "
+    "and numbers; `xx` spreads load over partitions."
 )
 
 
 def table(*rows: tuple[str, ...]) -> str:
-    """Rows of cells, the first of which are the heads."""
+    """A Markdown table; the first row is the header."""
     lines = [f"| {' | '.join(cell.replace('|', '&#124;') for cell in row)} |" for row in rows]
     lines.insert(1, "|" + "---|" * len(rows[0]))
     return "\n".join(lines) + "\n"
 
 
 def commands() -> str:
-    """Every command, with its arguments."""
+    """All commands with their arguments."""
     os.environ["COLUMNS"] = "100"
     whole = make_parser().complete_all()
     parts = ["# Commands\n", _MADE, f"{whole.epilog}\n"]
@@ -137,7 +138,7 @@ def _argument(action: argparse.Action) -> str:
 
 
 def settings() -> str:
-    """Every setting of the server, with where it may be set."""
+    """All settings of the server, and where they can be set."""
     rows = []
     for field in msgspec.structs.fields(Settings):
         flag = f"--{field.name.replace('_', '-')}"
@@ -147,9 +148,9 @@ def settings() -> str:
         default = "none" if field.default in ("", ()) else f"`{_plain(field.default)}`"
         rows.append((f"`{field.name}`", where, default, MEANING[field.name]))
     intro = (
-        "In `onceward.toml` or the file that `--config` names, in the environment, or as flags; "
-        "the last one counts. `onceward config` shows what counts, and where it comes from. "
-        "[The server](../server.md#settings) has an example.\n"
+        "Set them in `onceward.toml` or the file of `--config`, in the environment, or as flags; "
+        "later sources override earlier ones. `onceward config` shows the effective values and "
+        "their sources. [The server](../server.md#settings) has an example.\n"
     )
     return "\n".join(
         ["# Settings\n", _MADE, intro, table(("setting", "where", "default", ""), *rows)]
@@ -161,7 +162,7 @@ def _plain(value: Any) -> str:
 
 
 def errors() -> str:
-    """Every code, and what it means to each kind of caller."""
+    """All error codes with their meaning for each kind of caller."""
     classes: dict[str, str] = {}
     for name, one in vars(error_table).items():
         if inspect.isclass(one) and issubclass(one, error_table.OncewardError):
@@ -181,8 +182,8 @@ def errors() -> str:
     intro = (
         "A code never changes its meaning; texts may. Over HTTP it is the `code` of a problem "
         "document (RFC 9457), on a WebSocket the reason of a close or the `code` of a frame, in "
-        "Python `error.code`, and of a command the word in brackets and the exit code. *Again* "
-        "says whether the same call may succeed later. Applications add codes of their own with "
+        "Python `error.code`, and for commands the word in brackets and the exit code. *Again* "
+        "shows whether the same call may succeed later. Applications add their own codes with "
         "`onceward.register_error`.\n"
     )
     heads = ("code", "", "HTTP", "close", "exit", "again", "class")
@@ -207,7 +208,7 @@ def capabilities() -> str:
 
 
 def limits() -> str:
-    """Every limit, in its part and its group."""
+    """All limits by part and group."""
     parts = ["# Limits\n", _MADE, f"{inspect.getdoc(limit_table)}\n"]
     for name, part in vars(limit_table).items():
         if isinstance(part, ModuleType):
@@ -216,7 +217,7 @@ def limits() -> str:
 
 
 def _groups(part: ModuleType) -> Iterator[str]:
-    """The limits of a part, in their groups."""
+    """The limits of a part by group."""
     said: list[str] = []
     rows: list[tuple[str, ...]] = []
     for line in [*inspect.getsource(part).splitlines(), "# "]:
@@ -236,7 +237,7 @@ def _number(value: Any) -> str:
 
 
 def http() -> str:
-    """Every call of the API."""
+    """All operations of the HTTP API."""
     whole = json.loads(document(Routes(ROUTES)))
     schemas = whole["components"]["schemas"]
     parts = ["# HTTP\n", _MADE]
@@ -272,7 +273,7 @@ def http() -> str:
 
 
 def _schema(content: dict[str, Any], schemas: dict[str, Any]) -> dict[str, Any]:
-    kind, *_ = content.values()  # all have the same one
+    kind, *_ = content.values()  # all have the same schema
     found: dict[str, Any] = kind["schema"]
     return _resolved(found, schemas)
 
@@ -319,7 +320,7 @@ _BOUNDS = {
 
 
 def python() -> str:
-    """Every public name, with its docstring."""
+    """All public names with their docstrings."""
     parts = ["# Python\n", _MADE]
     for module_name, words in MODULES.items():
         module = importlib.import_module(module_name)
@@ -330,11 +331,11 @@ def python() -> str:
 
 
 def public(module: ModuleType) -> list[str]:
-    """The names of a module that are for users."""
+    """The public names of a module."""
     if module.__name__ in ONLY:
         return list(ONLY[module.__name__])
     if hasattr(module, "__all__"):
-        # Modules among them have sections of their own, and constants no docstrings.
+        # Modules have separate sections, and constants have no docstrings.
         return [name for name in module.__all__ if callable(getattr(module, name))]
     return [
         name
@@ -357,7 +358,7 @@ def _documented(name: str, one: Any) -> str:
 
 
 def methods(one: type) -> dict[str, Any]:
-    """The public methods of a class, those of its bases in the package included."""
+    """The public methods of a class, including those of base classes in the package."""
     found: dict[str, Any] = {}
     for base in reversed(one.__mro__):
         if base.__module__.startswith("onceward"):
@@ -370,7 +371,7 @@ def methods(one: type) -> dict[str, Any]:
 
 
 def _code(name: str, one: Any) -> str:
-    """How it is called."""
+    """The signature as code."""
     try:
         signature = str(inspect.signature(one)).replace("onceward.", "")
     except (TypeError, ValueError):
@@ -383,11 +384,11 @@ def _code(name: str, one: Any) -> str:
 
 
 def _doc(one: Any) -> str:
-    """The docstring; what is indented in it is code."""
+    """The docstring; indented parts are code."""
     words = inspect.getdoc(one) or ""
     own = getattr(one, "__doc__", None)
     if inspect.isclass(one) and (not own or own.startswith(f"{one.__name__}(")):
-        words = ""  # made up by a dataclass
+        words = ""  # generated by a dataclass
     init = vars(one).get("__init__") if inspect.isclass(one) else None
     if init is not None and init.__doc__ and "See help(type(self))" not in init.__doc__:
         words += f"\n\n{inspect.getdoc(init)}"
@@ -395,7 +396,7 @@ def _doc(one: Any) -> str:
 
 
 def _fields(one: type) -> dict[str, tuple[str, str]]:
-    """The fields of a struct or dataclass, each with its type and what is said of it."""
+    """The fields of a struct or dataclass, with type and description."""
     if not (dataclasses.is_dataclass(one) or issubclass(one, msgspec.Struct)):
         return {}
     try:

@@ -15,7 +15,7 @@ _RELATIVE = re.compile(r"""(?:\]\(|(?:src|srcset|href)=")(?!https?://|#|mailto:)
 
 
 def problems(tag: str, version: str, changelog: str, readme: str, project: str) -> Iterator[str]:
-    """What is wrong with a release; the last three arguments are texts of files."""
+    """The problems of a release; the last three arguments are texts of files."""
     if tag != f"v{version}":
         yield f"the tag is {tag}, but onceward/__init__.py has the version {version}"
     section = re.search(rf"^## \[{re.escape(version)}\] - (\S+)", changelog, re.MULTILINE)

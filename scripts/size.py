@@ -1,4 +1,4 @@
-"""Prints how many bytes a page loads for the browser client."""
+"""Prints the number of bytes that a page loads for the browser client."""
 
 from onceward.web.scripts import NAMES, bundled
 

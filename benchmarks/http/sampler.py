@@ -1,5 +1,6 @@
-"""Runs our server and looks, a thousand times a second of its running, at what it does: so the
-picture is hardly changed by being taken.
+"""Runs Onceward's server and samples its stack a thousand times per second of CPU time.
+
+The overhead of sampling is small.
 
     python -m benchmarks.http.sampler FILE DATABASE
 
@@ -18,7 +19,7 @@ from onceward.web.settings import load
 
 INTERVAL_S = 0.001
 
-# The first that fits the file, and the function if one is named, of the innermost frame.
+# The first row that matches the file, and the function if given, of the innermost frame.
 LAYERS: tuple[tuple[str, str, str], ...] = (
     ("web/protocol.py", "", "HTTP"),
     ("uvicorn/", "", "HTTP"),
@@ -48,7 +49,7 @@ LOOP = "event loop and sockets"
 
 
 class Sampler:
-    """Counts where the process is when its timer fires."""
+    """Counts the location of the process each time its timer fires."""
 
     def __init__(self) -> None:
         self.layers: Counter[str] = Counter()
@@ -71,7 +72,7 @@ class Sampler:
 
 
 def layer_of(frame: FrameType) -> str:
-    # What the loop does between callbacks shows when the next one has just begun.
+    # Time of the loop between callbacks is attributed to the start of the next one.
     caller = frame.f_back
     if frame.f_lasti <= 4 and (caller is None or "asyncio/" in caller.f_code.co_filename):
         return LOOP

@@ -1,7 +1,7 @@
-"""The servers that benchmarks/http runs: ours, and those that do the same with FastAPI.
+"""The servers that benchmarks/http runs: Onceward, and equivalents with FastAPI.
 
-Each is one process with one uvicorn worker on one core; what it needs beside that (Valkey)
-shares the core, since ours needs nothing beside it. `durable` says what an answer means.
+Each is one process with one uvicorn worker on one core. Other required processes (Valkey) share the
+core, since Onceward needs none. `durable` describes the meaning of a response.
 """
 
 import asyncio
@@ -35,7 +35,7 @@ class Onceward:
 
     @contextmanager
     def beside(self, folder: str, core: int) -> Iterator[tuple[list[int], dict[str, str]]]:
-        """What runs beside it: process ids, and settings for the server's environment."""
+        """Other required processes: their ids, and settings for the server's environment."""
         yield [], {}
 
 
@@ -80,8 +80,8 @@ class Celery(Onceward):
 
 
 class CeleryOnLoop(Celery):
-    """The same, but called in the event loop, where each blocks the others: no threads that
-    fight for the core."""
+    """The same, called in the event loop, where each call blocks the others, so that threads do not
+    compete for the core."""
 
     route = "loop"
 
@@ -123,11 +123,11 @@ def running(
             process.wait()
 
 
-# What runs in those processes.
+# The code of those processes.
 
 
 def application(url: str) -> None:
-    """The application behind FastAPI."""
+    """Onceward behind FastAPI."""
     from fastapi import FastAPI, Response
     from pydantic import BaseModel
 
@@ -228,7 +228,7 @@ def celery(route: str) -> None:
 
     tasks = CeleryApp("bench", broker=os.environ["BROKER"])
     tasks.conf.task_ignore_result = True
-    tasks.conf.broker_pool_limit = 40  # as many as FastAPI has threads
+    tasks.conf.broker_pool_limit = 40  # the number of FastAPI's threads
     api = FastAPI()
 
     class Message(BaseModel):
@@ -258,7 +258,7 @@ def celery(route: str) -> None:
 
 
 def serve(api: Any) -> None:
-    """Serve at a port that is free, which is printed; what is sent meanwhile waits."""
+    """Serve on a free port, and print it; earlier connections wait."""
     import uvicorn
 
     listening = socket.create_server(("127.0.0.1", 0), backlog=1024)

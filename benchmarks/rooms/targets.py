@@ -1,4 +1,4 @@
-"""What is wanted of rooms, and whether it was found: by the medians of all rounds."""
+"""Performance targets of rooms, and whether they are met, by the medians of all rounds."""
 
 import statistics
 from collections.abc import Iterator
@@ -7,10 +7,10 @@ from typing import Any
 OURS, MAP = "onceward, said", "onceward, map"
 BACK_S = 15.0
 MUTE_P99_MS = 250.0
-# What a server keeps for a reader that does not read, at the most.
+# The maximum that a server buffers for a client that does not read.
 BUFFER_BYTES = (1 << 20) + (64 << 10)
 _TIMES = (
-    # In cases whose names begin and end like that: which of ours, of whom, how many times.
+    # Cases by the start and end of their names: Onceward's side, the other side, the factor.
     ("fan-out", "64 under way", OURS, "Socket.IO", 6.0),
     ("fan-out", ", 1 under way", OURS, "ws", 1.0),
     ("fan-out", "64 under way", MAP, "Socket.IO", 2.0),
@@ -23,7 +23,7 @@ Results = dict[str, dict[str, list[Run]]]
 
 
 def judged(results: Results) -> Iterator[tuple[str, str, bool]]:
-    """Each target of which something was measured, what was found, and whether it is met."""
+    """Each measured target, with the result and whether it is met."""
     for case, sides in results.items():
         for begin, end, ours, theirs, times in _TIMES:
             if case.startswith(begin) and case.endswith(end):
@@ -59,7 +59,7 @@ def _others(case: str, runs: list[Run]) -> Iterator[tuple[str, str, bool]]:
 
 
 def ratio(sides: dict[str, list[Run]], ours: str, theirs: str) -> float | None:
-    """How much more we deliver, of rounds next to each other in time."""
+    """The ratio of delivered messages in adjacent rounds."""
     pairs = zip(sides.get(ours, []), sides.get(theirs, []), strict=False)
     ratios = [
         one["per_cpu_second"] / other["per_cpu_second"]

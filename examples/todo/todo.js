@@ -1,4 +1,4 @@
-// A to-do list as one wrote it for Room Service, where the next line was
+// A to-do list written for Room Service, where the next line was
 // import { RoomService } from "@roomservice/browser";
 import { RoomService } from "/roomservice.js";
 

@@ -1,10 +1,10 @@
-"""A to-do list that was written for Room Service, on rooms of Onceward.
+"""A to-do list written for Room Service, on rooms of Onceward.
 
     cd examples/todo
     onceward serve --app todo:app
 
-Then open http://127.0.0.1:8080/todo in two browsers. In `todo.js` only the import has changed. What
-Room Service needed from a site, an address that says who is let into which room, is `auth` below.
+Then open http://127.0.0.1:8080/todo in two browsers. In `todo.js` only the import has changed. Room
+Service needs an endpoint of the site that authorizes users for rooms; here it is `auth`.
 """
 
 from http.cookies import CookieError, SimpleCookie
@@ -25,7 +25,7 @@ app = onceward.App("sqlite:///todo.db")
 
 
 def user_of(request: Request) -> str:
-    """Who has opened the page. A site of your own knows that from its session."""
+    """The user of the page. A real site takes the user from its session."""
     try:
         cookie = SimpleCookie(request.header(b"cookie") or "").get("user")
     except CookieError:
@@ -34,7 +34,7 @@ def user_of(request: Request) -> str:
 
 
 def may_enter(user: str, room: Any) -> bool:
-    """Whether a user may use a room. A site of your own looks that up in its database."""
+    """Whether a user may use a room. A real site looks that up in its database."""
     return bool(user) and room == "todo"
 
 
@@ -51,9 +51,11 @@ async def file(site: None, request: Request) -> Response:
 
 
 async def auth(site: None, request: Request) -> Response:
-    """Let a user into rooms: return the id of each resource that the page asks for, and a token.
-    This example is for dev mode, where a token is `dev:` and a name. Elsewhere, sign one for these
-    rooms with `onceward.tokens.sign`, as in docs/roomservice.md."""
+    """Authorize a user for rooms: return the id of each requested resource, and a token.
+
+    This example is for dev mode, where a token is `dev:` and a name. In production, sign one for
+    these rooms with `onceward.tokens.sign`, as in docs/roomservice.md.
+    """
     insist_local(request)
     user = user_of(request)
     if not user:
@@ -71,9 +73,9 @@ app.mount(
     Site(
         [
             Route("GET", "", page, "A to-do list"),
-            Route("GET", "/todo.js", file, "What it does"),
-            Route("GET", "/todo.css", file, "How it looks"),
-            Route("POST", "/auth", auth, "Who is let in"),
+            Route("GET", "/todo.js", file, "Script"),
+            Route("GET", "/todo.css", file, "Style sheet"),
+            Route("POST", "/auth", auth, "Authorize a user"),
         ]
     ),
 )

@@ -1,17 +1,18 @@
-"""Make small mistakes in modules, one at a time, and see whether their own tests notice.
+"""Mutation testing: changes modules in small ways, and checks that their tests fail.
 
     python -m scripts.mutants                         all modules, from the beginning
     python -m scripts.mutants --only onceward/keys    one module, or those below a folder
-    python -m scripts.mutants --go-on --seconds 120   what was not tried yet, for so long
-    python -m scripts.mutants --again                 with new tests: what has survived before
-    python -m scripts.mutants --tell                  what is known, without trying anything
+    python -m scripts.mutants --go-on --seconds 120   untested mutants, for a limited time
+    python -m scripts.mutants --again                 surviving mutants, with new tests
+    python -m scripts.mutants --tell                  the known results, without a run
 
-Fails if fewer than 90% of the mutants are killed, if one survives that is not explained, if tests
-fail without any change, or if `explained.toml` explains what is not there or does not survive.
+Fails if fewer than 90% of the mutants are killed, if one survives without an explanation, if tests
+fail without any change, or if `explained.toml` has explanations for mutants that are gone or
+killed.
 
-This is a program of our own because the usual ones start an interpreter for each mutant, or leave
-out what runs when a module is imported: here a mutant within a function costs a fork and the few
-tests that come by it, so that thousands take minutes.
+Common tools start an interpreter for each mutant, or skip code that runs when a module is imported.
+Here a mutant within a function costs a fork and the few tests that cover it. Thousands of mutants
+take minutes.
 """
 
 import argparse
@@ -41,7 +42,7 @@ def main() -> int:
     given = _arguments()
     wanted = [module for module in modules() if module.startswith(tuple(given.only) or "")]
     if not wanted:
-        raise SystemExit(f"no module begins with {' or '.join(given.only)}")
+        raise SystemExit(f"no module starts with {' or '.join(given.only)}")
     if not (given.go_on or given.again or given.tell):
         for module in wanted:
             results.forget(KEPT, module)
@@ -52,19 +53,19 @@ def main() -> int:
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m scripts.mutants")
-    parser.add_argument("--only", nargs="*", default=[], help="how modules begin")
-    parser.add_argument("--go-on", action="store_true", help="keep what is known")
-    parser.add_argument("--again", action="store_true", help="what has survived, with new tests")
-    parser.add_argument("--tell", action="store_true", help="try nothing")
-    parser.add_argument("--seconds", type=float, default=1e9, help="stop after so long")
+    parser.add_argument("--only", nargs="*", default=[], help="prefixes of modules [all]")
+    parser.add_argument("--go-on", action="store_true", help="keep earlier results")
+    parser.add_argument("--again", action="store_true", help="retry surviving mutants")
+    parser.add_argument("--tell", action="store_true", help="show results without a run")
+    parser.add_argument("--seconds", type=float, default=1e9, help="time limit [none]")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     return parser.parse_args()
 
 
 def _try_all(wanted: list[str], given: argparse.Namespace) -> int:
-    """Try modules in processes of their own, some at once; returns how many failed."""
+    """Test modules in separate processes, some at once; returns the number of failures."""
     ends = time.monotonic() + given.seconds
-    # What takes longest first, so that nothing long is left at the end.
+    # The largest first, so that no long one is left at the end.
     waiting = sorted(wanted, key=lambda module: (ROOT / module).stat().st_size)
     running: set[int] = set()
     failed = 0
@@ -88,7 +89,7 @@ def _try_all(wanted: list[str], given: argparse.Namespace) -> int:
 
 
 def _try(module: str, again: bool, ends: float) -> int:
-    """Try the mutants of a module of which nothing is known, or that survived before."""
+    """Test the mutants of a module that have no result yet, or that survived."""
     own = tests_of(ROOT, module)
     result = results.load(KEPT, module)
     source, own_tests = results.digest(ROOT, [module]), results.digest(ROOT, own)
@@ -154,7 +155,7 @@ def _tell(wanted: list[str], given: argparse.Namespace, failed: int) -> int:
     told = results.rows(explained, known)
     print(results.table(told))
     if open_:
-        print(f"{open_} mutants are not tried yet")
+        print(f"{open_} mutants are not tested yet")
         return 1
     problems = results.stale(explained, known)
     for module, result in known.items():

@@ -1,8 +1,8 @@
-"""Which modules are tried, and which tests are theirs.
+"""The modules for mutation testing, and their tests.
 
-Tests mirror the package: a module's own are those that carry its name; `locks/invariants.py` has
+Tests mirror the package: a module's own tests have its name. `locks/invariants.py` has
 `tests/locks/test_invariants.py`. Tests that start processes, databases or browsers are left out:
-what they find out is whether all works together, not where a bound lies.
+they test integration instead of details.
 """
 
 import re
@@ -38,7 +38,7 @@ LEFT_OUT = re.compile(
 
 
 def modules() -> list[str]:
-    """The paths of the modules, as in the repository."""
+    """The paths of the modules in the repository."""
     names = [name for line in NAMES for name in line.split()]
     return sorted(f"{'' if name.startswith('apps/') else 'onceward/'}{name}.py" for name in names)
 
@@ -55,5 +55,5 @@ def tests_of(root: Path, module: str) -> list[str]:
 
 
 def dotted(module: str) -> str:
-    """The name that a module is imported by."""
+    """The import name of a module."""
     return module.removesuffix(".py").removesuffix("/__init__").replace("/", ".")

@@ -1,6 +1,6 @@
-"""The small mistakes that are made in a module, one at a time, to see whether its tests notice.
+"""The mutations of a module, applied one at a time.
 
-What only people or the type checker read is left alone: annotations, docstrings, sentences,
+Text that only people or the type checker read is not changed: annotations, docstrings, sentences,
 messages of errors and of the log, assertions, decorators.
 """
 
@@ -42,23 +42,23 @@ LOGGED = {"debug", "info", "warning", "error", "exception", "critical"}
 NAMED = {"TypeVar", "NewType", "ParamSpec", "ContextVar", "getLogger", "cast", "Logger"}
 PROSE = re.compile("[A-Za-z]+ [a-z]+")
 TEXT_CHARS_MAX = 120
-# Entries of a large table are alike: of so many mutants in one statement only every fifth is tried.
+# Entries of a large table are alike: of 50 or more mutants in one statement, every fifth is tested.
 TABLE_MUTANTS_MIN, TABLE_STEP = 50, 5
 
 
 @dataclass(frozen=True)
 class Mutant:
-    """One mistake, and where it is made."""
+    """One mutation, and its location."""
 
     place: str
-    """The function or class around it; nothing at the top of the module."""
+    """The enclosing function or class; empty at the top of the module."""
     text: str
-    """What stands there, and what is put in its place."""
+    """The original code, and its replacement."""
     lines: range
-    """The lines of its statement; of one with a body, those before the body."""
+    """The lines of its statement; of a statement with a body, those before the body."""
     function: tuple[str, int] | None
-    """The outermost function around it, by its qualified name and first line. None: what is
-    changed runs when the module is imported."""
+    """The outermost enclosing function, by its qualified name and first line. None if the code runs
+    when the module is imported."""
     parent: ast.AST
     field: str
     index: int | None
@@ -67,12 +67,12 @@ class Mutant:
 
     @property
     def name(self) -> str:
-        """Tells it from all others of the module, and stays while the code around it changes."""
+        """A unique name in the module that stays the same while the code around it changes."""
         again = f" ({self.number})" if self.number > 1 else ""
         return f"{self.place or 'module'} | {self.text}{again}"
 
     def apply(self) -> None:
-        """Make the mistake in the tree it was found in."""
+        """Apply the mutation to the tree in which it was found."""
         if self.index is None:
             setattr(self.parent, self.field, self.node)
         else:
@@ -81,7 +81,7 @@ class Mutant:
 
 @dataclass(frozen=True)
 class _Spot:
-    """Where the walk is."""
+    """The position of the walk."""
 
     parent: ast.AST
     field: str
@@ -90,7 +90,7 @@ class _Spot:
     lines: range = range(0)
     function: tuple[str, int] | None = None
     told: bool = False
-    """Within a message for people."""
+    """Whether it is within a message for people."""
 
 
 def find(tree: ast.Module) -> list[Mutant]:
@@ -169,7 +169,7 @@ class _Walk:
         qualified = _qualified(spot, node.name)
         inside = replace(spot, place=qualified)
         if not isinstance(node, ast.ClassDef):
-            # What is said in the head of a function is worked out where the function is made.
+            # Defaults and annotations of a function are evaluated where the function is defined.
             yield from self.children(node.args, inside)
             if spot.function is None:
                 first = min(part.lineno for part in (node, *node.decorator_list))
@@ -194,7 +194,7 @@ class _Walk:
 
 
 def _changes(node: ast.AST) -> Iterator[ast.AST]:
-    """What may stand in the place of a node."""
+    """The possible replacements of a node."""
     match node:
         case ast.Compare():
             for index, op in enumerate(node.ops):
@@ -253,7 +253,7 @@ def _constants(value: object) -> Iterator[ast.Constant]:
 
 
 def _plain(test: ast.expr) -> bool:
-    """Whether no other change turns it around."""
+    """Whether no other mutation negates it."""
     turned = isinstance(test, ast.Compare | ast.BoolOp | ast.Constant)
     return not turned and not (isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not))
 
@@ -304,7 +304,7 @@ def _text(node: ast.AST, new: ast.AST, spot: _Spot) -> str:
     if isinstance(node, ast.Constant) and isinstance(
         spot.parent, ast.expr | ast.keyword | ast.stmt
     ):
-        # A number alone says little: what is around it tells where it is.
+        # A number alone is ambiguous: include the code around it.
         around = copy.copy(spot.parent)
         if spot.index is None:
             setattr(around, spot.field, new)

@@ -1,4 +1,4 @@
-"""What became of the mutants: kept while they are tried, explained, and told in a table."""
+"""The results of mutation testing: storage, explanations and a table."""
 
 import hashlib
 import json
@@ -14,18 +14,18 @@ MARKS = ("<!-- mutants -->", "<!-- /mutants -->")
 
 @dataclass
 class Result:
-    """The verdicts on a module's mutants, by their names."""
+    """The verdicts on a module's mutants, by name."""
 
     module: str
     source: str = ""
-    """A digest of the module's text: verdicts on another text mean nothing."""
+    """A digest of the module's text: verdicts on another text are invalid."""
     tests: str = ""
     """A digest of its tests."""
     verdicts: dict[str, str] = field(default_factory=dict)
     seconds: float = 0.0
 
     def keep(self, names: Iterable[str]) -> None:
-        """Forget the verdicts on all others."""
+        """Remove the verdicts on all other mutants."""
         here = set(names)
         self.verdicts = {name: told for name, told in self.verdicts.items() if name in here}
 
@@ -57,12 +57,12 @@ def digest(root: Path, paths: list[str]) -> str:
 
 
 def explanations(path: Path) -> dict[str, dict[str, str]]:
-    """Why a mutant that survives is no mistake: by module and name of the mutant."""
+    """Why surviving mutants are harmless, by module and name of the mutant."""
     return tomllib.loads(path.read_text(encoding="utf-8"))
 
 
 def stale(explained: dict[str, dict[str, str]], results: dict[str, Result]) -> list[str]:
-    """Explanations of mutants that are not there any more, or that are killed by now."""
+    """Explanations of mutants that are gone or killed."""
     found = []
     for module, names in explained.items():
         if module not in results:
@@ -76,7 +76,7 @@ def stale(explained: dict[str, dict[str, str]], results: dict[str, Result]) -> l
 
 
 def rows(explained: dict[str, dict[str, str]], results: dict[str, Result]) -> list[dict[str, Any]]:
-    """A row for each module, and one for all."""
+    """A row for each module, and a total."""
     told = []
     for module, result in sorted(results.items()):
         survived = result.names("survived")
@@ -101,7 +101,7 @@ def _row(module: str, mutants: int, survived: int, explained: int) -> dict[str, 
 
 
 def shortcomings(told: list[dict[str, Any]]) -> list[str]:
-    """What is wrong with these rows, of which the last one is for all."""
+    """The problems of these rows, of which the last is the total."""
     found = [
         f"{row['module']}: {row['survived']} survive, and are not explained"
         for row in told[:-1]
@@ -126,7 +126,7 @@ def table(told: list[dict[str, Any]]) -> str:
 
 
 def write_between(page: Path, text: str) -> None:
-    """Put a text between the marks of a page, in place of what stands there."""
+    """Replace the text between the marks of a page."""
     before, _, rest = page.read_text(encoding="utf-8").partition(MARKS[0])
     _, mark, behind = rest.partition(MARKS[1])
     if not mark:

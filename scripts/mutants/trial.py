@@ -1,10 +1,9 @@
-"""Tries the mutants of one module, each in a process of its own that is forked from one that has
-everything loaded, with those of the module's tests that come by the changed lines.
+"""Tests the mutants of one module, each in a forked process, with the tests that cover it.
 
-A mistake within a function is made in a process that has the tests collected, by exchanging the
-function's code. What runs when the module is imported is changed before that, in a process that
-has loaded no part of the package yet. The order of the tests, what is made up in them and the
-limits on a mutant's processor time are the same in every run.
+A mutation within a function is applied in a process that has collected the tests, by replacing the
+function's code. Code that runs when the module is imported is changed before that, in a process
+that has loaded no part of the package yet. The order of the tests, generated examples and limits on
+a mutant's processor time are the same in every run.
 """
 
 import ast
@@ -36,7 +35,7 @@ from scripts.mutants.modules import dotted
 from scripts.mutants.operators import Mutant
 
 SURVIVED, KILLED, NO_TESTS, IMPORT, BROKEN = 0, 1, 5, 98, 99
-# Beyond what its tests take without a change, so much processor time and time a mutant gets.
+# The processor time and time of a mutant beyond those of its tests without a change.
 CPU_S, TIMES_CPU = 3, 5
 WALL_S, TIMES_WALL = 20, 20
 BYTES_MAX = 1 << 30
@@ -54,15 +53,15 @@ Place = tuple[str, int]
 
 @dataclass
 class Look:
-    """What a run of the tests without a change has shown."""
+    """The results of a run of the tests without a change."""
 
     imported: set[int] = field(default_factory=set)
-    """The lines that ran before any test did."""
+    """The lines that ran before any test."""
     lines: dict[str, set[int]] = field(default_factory=dict)
-    """The lines that each test came by."""
+    """The lines that each test covers."""
     seconds: dict[str, float] = field(default_factory=dict)
     functions: set[Place] = field(default_factory=set)
-    """The functions whose code can be exchanged."""
+    """The functions whose code can be replaced."""
     failed: list[str] = field(default_factory=list)
 
 
@@ -80,7 +79,7 @@ class Trial:
         shutil.rmtree(self._basetemp, ignore_errors=True)
 
     def prepare(self) -> list[str]:
-        """Run the tests as they are; returns those that fail."""
+        """Run the tests without a change; returns those that fail."""
         with tempfile.NamedTemporaryFile() as file:
             status = _wait(_fork(lambda: self._main(_Looking(self.file, Path(file.name)))))
             told = Path(file.name).read_bytes()
@@ -105,7 +104,7 @@ class Trial:
             yield mutant, self.judge(mutant, self.look.seconds, self._import, tree)
 
     def _run_inside(self, tree: ast.Module, mutants: list[Mutant]) -> Iterator[tuple[Mutant, str]]:
-        """Those within functions: in a process that has the tests collected."""
+        """Test mutants within functions, in a process that has collected the tests."""
         reading, writing = os.pipe()
         child = _fork(lambda: self._main(_Trying(self, tree, mutants, writing)))
         os.close(writing)
@@ -119,7 +118,7 @@ class Trial:
             os.waitpid(child, 0)
 
     def chosen(self, mutant: Mutant) -> dict[str, float]:
-        """The tests that come by, the quickest first, and how long they take."""
+        """The tests that cover a mutant, fastest first, with their durations."""
         seconds = self.look.seconds
         names = [name for name, lines in self.look.lines.items() if lines & {*mutant.lines}]
         return {name: seconds[name] for name in sorted(names, key=seconds.__getitem__)}
@@ -134,12 +133,12 @@ class Trial:
         if status == IMPORT:
             return "import"
         if status in (NO_TESTS, BROKEN):
-            os.write(_stderr, f"{self._name}: {mutant.name} could not be tried\n".encode())
+            os.write(_stderr, f"{self._name}: {mutant.name} could not be tested\n".encode())
             return "broken"
         return "hung" if status in (-signal.SIGXCPU, -signal.SIGALRM) else "killed"
 
     def _import(self, mutant: Mutant, tree: ast.Module) -> int:
-        """Run the tests with a module that is changed before it is imported."""
+        """Run the tests with a module that is changed before its import."""
         mutant.apply()
         code = compile(tree, self.file, "exec")
         sys.meta_path.insert(0, _Changed(self._name, self.file, code))
@@ -152,27 +151,27 @@ class Trial:
         functions: list[FunctionType],
         items: list[pytest.Item],
     ) -> int:
-        """Run tests that are collected already with another code for the function changed."""
+        """Run the collected tests with other code for the changed function."""
         mutant.apply()
         new = {_place(code): code for code in _outermost(compile(tree, self.file, "exec"))}
         for function in functions:
             if _place(function.__code__) == mutant.function:
                 try:
                     function.__code__ = new[mutant.function]
-                except ValueError:  # it needs other variables of what is around it
+                except ValueError:  # the new code uses other variables of its enclosing scope
                     return IMPORT
         for item, following in zip(items, [*items[1:], None], strict=True):
             item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
         return SURVIVED
 
     def _main(self, plugin: object) -> int:
-        """Run pytest; the process says nothing."""
+        """Run pytest without output."""
         silent = os.open(os.devnull, os.O_RDWR)
         for number in (0, 1, 2):
             os.dup2(silent, number)
         os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
         loaded = [word for name in PLUGINS for word in ("-p", name)]
-        # Without what conftest.py loads: unit tests of pure modules need no servers.
+        # Without conftest.py: unit tests of pure modules need no servers.
         given = ("-p", "no:cacheprovider", "--noconftest", "--capture=no", "--assert=plain")
         where = ("--timeout=0", f"--basetemp={self._basetemp}")
         options = [*loaded, *given, *where, *self._tests]
@@ -180,7 +179,7 @@ class Trial:
 
 
 class _Settled:
-    """Made-up examples are the same in every run, and a failing one is not made smaller."""
+    """Generated examples are the same in every run, and failing ones are not shrunk."""
 
     def pytest_configure(self, config: pytest.Config) -> None:
         config.addinivalue_line("markers", "no_cover: for the plugin that measures coverage")
@@ -197,7 +196,7 @@ class _Settled:
 
 
 class _Ending:
-    """The first test that fails ends the process."""
+    """The first failing test ends the process."""
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         if report.failed:
@@ -209,7 +208,7 @@ class _Ending:
 
 
 class _Looking:
-    """Notes what tests do."""
+    """Records the lines that tests cover."""
 
     def __init__(self, file: str, result: Path) -> None:
         self._file, self._result = file, result
@@ -235,7 +234,7 @@ class _Looking:
         caches = _caches(self._file)
         for item, following in zip(session.items, [*session.items[1:], None], strict=True):
             for cache in caches:
-                cache.cache_clear()  # what one test leaves there hides what others come by
+                cache.cache_clear()  # cached results would hide lines that other tests cover
             lines = look.lines[item.nodeid] = set()
             began = time.process_time()
             self._trace(lines)
@@ -251,7 +250,7 @@ class _Looking:
 
 
 class _Ordering(_Ending):
-    """The quickest tests first."""
+    """Fastest tests first."""
 
     def __init__(self, seconds: dict[str, float]) -> None:
         self._seconds = seconds
@@ -262,7 +261,7 @@ class _Ordering(_Ending):
 
 
 class _Trying(_Ending):
-    """Tries mutants one after the other when all tests are collected."""
+    """Tests mutants one after the other when all tests are collected."""
 
     def __init__(
         self, trial: Trial, tree: ast.Module, mutants: list[Mutant], verdicts: int
@@ -303,7 +302,7 @@ class _Changed(importlib.machinery.SourceFileLoader):
 
 
 class _Allowed:
-    """How much of the machine a process may use."""
+    """Resource limits of a process."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
@@ -318,7 +317,7 @@ class _Allowed:
 
 
 def _fork(act: Callable[[], int], allowed: _Allowed | None = None) -> int:
-    """Start a process that ends with what `act` returns."""
+    """Start a process that exits with the result of `act`."""
     child = os.fork()
     if child:
         return child
@@ -329,7 +328,7 @@ def _fork(act: Callable[[], int], allowed: _Allowed | None = None) -> int:
         status = act()
     except BaseException:
         told = traceback.format_exc()
-        if "MemoryError" in told:  # it goes on and on, as one that hangs
+        if "MemoryError" in told:  # an endless loop, like a hanging mutant
             status = KILLED
         else:
             os.write(_stderr, told.encode())
@@ -338,7 +337,7 @@ def _fork(act: Callable[[], int], allowed: _Allowed | None = None) -> int:
 
 
 def _wait(child: int) -> int:
-    """What a process ended with, or which signal ended it, as a negative number."""
+    """The exit code of a process, or the signal that ended it as a negative number."""
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
@@ -351,7 +350,7 @@ def _functions(file: str) -> list[FunctionType]:
 
 
 def _caches(file: str) -> list[Any]:
-    """What keeps the results of functions of a file."""
+    """The caches of functions of a file."""
     found = []
     for cache in gc.get_objects():
         if isinstance(cache, functools._lru_cache_wrapper):
@@ -362,17 +361,17 @@ def _caches(file: str) -> list[Any]:
 
 
 def _distinct(file: str) -> set[Place]:
-    """The outermost functions of a file that are the only ones of their name and line."""
+    """The outermost functions of a file with a unique name and line."""
     source = Path(file).read_text(encoding="utf-8")
     places = [_place(code) for code in _outermost(compile(source, file, "exec"))]
     return {place for place in places if places.count(place) == 1}
 
 
 def _outermost(code: CodeType) -> Iterator[CodeType]:
-    """The code of functions of a module and its classes, not of those within functions."""
+    """The code of functions of a module and its classes, without nested functions."""
     for const in code.co_consts:
         if isinstance(const, CodeType):
-            if const.co_flags & 0x1:  # it has variables of its own: a function
+            if const.co_flags & 0x1:  # it has local variables: a function
                 yield const
             else:
                 yield from _outermost(const)

@@ -58,18 +58,18 @@ def test_one_caller_is_compared_with_the_disk(tmp_path: Path, capsys: Capture) -
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (("--cases", "accept,speed"), "there is no case 'speed'"),
-        (("--seconds", "0"), "--seconds is a number above 0"),
-        (("--seconds", "nan"), "--seconds is a number above 0"),
+        (("--cases", "accept,speed"), "unknown case 'speed'"),
+        (("--seconds", "0"), "--seconds must be a number above 0"),
+        (("--seconds", "nan"), "--seconds must be a number above 0"),
         (("--seconds", "soon"), "not 'soon'"),
-        (("--rounds", "1.5"), "--rounds is a whole number above 0"),
+        (("--rounds", "1.5"), "--rounds must be a whole number above 0"),
         (("--rounds", "1000"), "at most 100"),
-        (("--callers", "1,-2"), "--callers is a whole number"),
-        (("--callers", ""), "--callers is a whole number"),
+        (("--callers", "1,-2"), "--callers must be a whole number"),
+        (("--callers", ""), "--callers must be a whole number"),
         (("--callers", "1000000"), "at most 1000"),
         (("--folder", "/no/such"), "cannot measure in /no/such: No such file"),
-        (("--save", "/no/such/b.json"), "there is no folder /no/such to save"),
-        (("--page", "/no/such/b.md"), "there is no folder /no/such to write"),
+        (("--save", "/no/such/b.json"), "the folder of the figures, /no/such, does not exist"),
+        (("--page", "/no/such/b.md"), "the folder of the page, /no/such, does not exist"),
     ],
 )
 def test_bad_input_is_refused_before_anything_is_measured(
@@ -88,7 +88,7 @@ def test_a_file_that_holds_something_else_is_not_overwritten(
 ) -> None:
     (tmp_path / "b.json").write_text("precious")
     assert run(tmp_path) == 2
-    assert "name another file" in capsys.readouterr().err
+    assert "choose another file" in capsys.readouterr().err
     assert (tmp_path / "b.json").read_text() == "precious"
 
 

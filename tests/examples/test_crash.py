@@ -23,7 +23,7 @@ def test_the_demo_loses_nothing(tmp_path: Path) -> None:
     )
     assert shown.stderr == ""
     assert shown.returncode == 0
-    assert "Nothing was lost" in shown.stdout
+    assert "No transfer was lost" in shown.stdout
     assert shown.stdout.count("unchanged") == 3
     [command] = re.findall(r"Look at the file with  (.*)", shown.stdout)
     inspected = subprocess.run(
@@ -46,7 +46,7 @@ def test_the_demo_would_notice_a_loss(
     assert main() == 0
     main.__globals__.update(run_and_kill=lambda url: (["kept", "lost"], 1.0))
     assert main() == 1
-    assert "Something was lost" in capsys.readouterr().out
+    assert "A transfer was lost" in capsys.readouterr().out
     demo["START_BALANCE"] = 99
     main.__globals__.update(run_and_kill=lambda url: (["kept"], 1.0), START_BALANCE=99)
     assert main() == 1
