@@ -36,7 +36,7 @@ __all__ = [
     "run_server",
 ]
 
-# Loaded on first use: a module of this package loads only what it needs.
+# Imported on first use, so that a module of this package loads only its own dependencies.
 __getattr__ = lazy(
     __name__,
     {

@@ -1,7 +1,7 @@
 """ASGI adapter: serves requests when the server is mounted in FastAPI or Starlette.
 
-`onceward serve` has protocols of its own (`protocol`, `websocket`). Both ways lead to the same
-methods of `Server`: `answer` gets a request with all of its body, `admit` and `hear` a connection.
+`onceward serve` has its own protocols (`protocol`, `websocket`). Both use the same methods of
+`Server`: `answer` gets a complete request, `admit` and `hear` a connection.
 """
 
 from collections.abc import Callable
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 async def call(server: "Server", scope: Scope, receive: Receive, send: Send) -> None:
-    """Serve what a scope is for: a request, a WebSocket connection, or the life of the server."""
+    """Serve a scope: a request, a WebSocket connection, or the lifespan of the server."""
     if scope["type"] == "http":
         await _http(server, scope, receive, send)
     elif scope["type"] == "lifespan":
@@ -29,9 +29,11 @@ async def call(server: "Server", scope: Scope, receive: Receive, send: Send) -> 
 async def read(
     scope: Scope, receive: Receive, vouch: Callable[[Request], bool] = lambda request: True
 ) -> Request | None:
-    """A request with all of its body; None if the caller disconnects before that. `vouch` tells
-    whether the caller of a body in several pieces has valid credentials; without them it must be
-    small. Raises `body_too_large`, and what `vouch` raises."""
+    """Read a complete request; None if the caller disconnects before its end.
+
+    `vouch` returns whether the caller of a body in several pieces has valid credentials; without
+    them the size limit is small. Raises `body_too_large`, and errors of `vouch`.
+    """
     pieces: list[bytes] = []
     size_bytes, most_bytes = 0, limits.MESSAGES_BYTES_MAX
     more = True
@@ -89,7 +91,7 @@ async def _lifespan(server: "Server", receive: Receive, send: Send) -> None:
 
 
 async def _websocket(server: "Server", scope: Scope, receive: Receive, send: Send) -> None:
-    await receive()  # that it asks to connect
+    await receive()  # the message that opens the connection
     try:
         admission = await server.admit(Request({"method": "GET", **scope}))
     except OncewardError as error:

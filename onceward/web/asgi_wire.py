@@ -1,6 +1,6 @@
 """WebSocket connections of a server that is mounted in an ASGI application.
 
-Frames are encoded for each reader, so this is slower than our own protocol. The limits are the
+Frames are encoded for each reader, so this is slower than `onceward serve`. The limits are the
 same, except for fragments, which are not visible here.
 """
 
@@ -15,7 +15,7 @@ from onceward.web.http import Receive, Send
 
 
 class AsgiWire:
-    """One connection that is accepted. A `Hearing` for its listener."""
+    """One accepted connection. A `Hearing` for its listener."""
 
     def __init__(self, receive: Receive, send: Send) -> None:
         self._receive = receive
@@ -23,10 +23,10 @@ class AsgiWire:
         self._out: deque[bytes] = deque()
         self._out_bytes = 0
         self._slow = False
-        """Whether it was given up, since there was too much of that."""
+        """Whether it was closed because too much data waited for the reader."""
         self._listener: Listener | None = None
         self._close: tuple[int, str] | None = None
-        """The end that was decided on, once there is one."""
+        """The close code and reason, once decided."""
         self._news = asyncio.Event()
         self._ended = asyncio.Event()
         self._empty = asyncio.Event()
@@ -82,7 +82,7 @@ class AsgiWire:
         self._may_read.set()
 
     def authenticate(self) -> None:
-        """The other server has its own limits."""
+        """The outer server has its own limits."""
 
     async def _read(self, listener: Listener, rate: float) -> None:
         allowed, at_ns = rate, boot_ns()
@@ -93,7 +93,7 @@ class AsgiWire:
                 return
             text = message.get("text")
             if text is None:
-                self.close(1003, "messages are text")
+                self.close(1003, "messages must be text")
                 continue
             raw = text.encode(errors="surrogatepass")
             if len(raw) > limits.FRAME_BYTES_MAX:
@@ -108,7 +108,7 @@ class AsgiWire:
                 await asyncio.sleep(-allowed / rate)
 
     async def _end(self) -> None:
-        """Returns when the end was decided on, and has not got through in time."""
+        """Return when the close was decided and did not complete in time."""
         await self._ended.wait()
         await asyncio.sleep(limits.CLOSE_S)
 

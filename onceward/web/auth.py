@@ -1,10 +1,10 @@
 """Authentication and authorization: the caller of a request and its scopes.
 
-Servers have API keys, of which only digests are kept; people have JSON Web Tokens. Both name
-their caller, whose dedupe keys and jobs are its own. An API key has scopes, an action and a pattern
-of names, as in `send:orders` or `work:mail.*`; a token has grants, an action and one literal name
-(`onceward.tokens`), which count where the ceiling of its issuer covers them. The capabilities
-declare the actions (`onceward.capabilities`); the scope `all` includes every action on every name.
+Servers use API keys, of which only digests are stored; users have JSON Web Tokens. Both identify a
+caller, which has separate idempotency keys and jobs. An API key has scopes, each an action and a
+pattern of names, as in `send:orders` or `work:mail.*`. A token has grants, each an action and one
+literal name (`onceward.tokens`), limited by the ceiling of its issuer. The capabilities declare the
+actions (`onceward.capabilities`); the scope `all` includes every action on every name.
 """
 
 from collections.abc import Callable, Iterable
@@ -29,19 +29,19 @@ RSA_BITS_MIN = 2_048
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """What the caller of a request may do."""
+    """The caller of a request and its permissions."""
 
     caller: Caller
     grants: Grants
     until_ms: int | None = field(default=None, compare=False)
     """When its token expires."""
     claimed: Claimed = field(default=Claimed(), compare=False)
-    """What its token claims."""
+    """The grants that its token claims."""
     _known: dict[tuple[str, str], bool] = field(default_factory=dict, compare=False, repr=False)
 
     @property
     def id(self) -> str:
-        """The caller's id: what is its own is stored under it."""
+        """The caller's id, under which its data is stored."""
         return self.caller.id
 
     @property
@@ -50,7 +50,7 @@ class Access:
 
     @property
     def user(self) -> str:
-        """The name under which the caller takes part in rooms and at tables."""
+        """The caller's user name in rooms and at tables."""
         return self.caller.user
 
     def may(self, action: str, name: str) -> bool:
@@ -70,7 +70,7 @@ class Access:
         if not self.may(action, name):
             asked = f"{action}:{name[:100]}"
             if self.grants.ask(action, name):
-                why = f"the token of {self.name!r} has {asked}, but its issuer's ceiling has not"
+                why = f"the token of {self.name!r} has {asked}, but its issuer's ceiling does not"
             else:
                 why = f"{self.name!r} lacks the scope {asked}"
             raise OncewardError(why, code="not_allowed")
@@ -89,27 +89,27 @@ class Access:
             )
 
     def insist_all(self) -> None:
-        """Raise `not_allowed` for who may not do everything."""
+        """Raise `not_allowed` for a caller without the scope `all`."""
         if not self.grants.everything:
             raise OncewardError(f"{self.name!r} lacks the scope 'all'", code="not_allowed")
 
 
 DEVELOPER = Access(Caller("user", "", "developer"), EVERYTHING)
-"""Everyone, in dev mode."""
+"""All callers in dev mode."""
 
 
 class ApiKey(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """An API key as the settings have it: not the key, but its digest."""
+    """An API key in the settings: its digest, not the key."""
 
     name: str
-    """The caller's."""
+    """The caller's name."""
     digest: str
     """`sha256:` and 64 hex digits; `onceward token` prints it."""
     scopes: tuple[str, ...]
 
 
 class JwtKey(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Whose tokens are taken: signed with this key by this algorithm, and by no other."""
+    """An issuer of tokens: only tokens signed with this key and algorithm are accepted."""
 
     algorithm: str
     key: str
@@ -117,34 +117,37 @@ class JwtKey(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     audience: str
     issuer: str | None = None
     id: str | None = None
-    """If given, only for tokens that name it as their `kid`."""
+    """If given, only for tokens with this `kid`."""
     ceiling: tuple[str, ...] | None = None
-    """What its tokens can grant at most, as scopes with patterns: `write:board.*`. Without it, all
-    actions but `all`, `manage`, `operate` and `metrics`."""
+    """The maximum grants of its tokens, as scopes with patterns: `write:board.*`. Default: all
+    actions except `all`, `manage`, `operate` and `metrics`."""
     scopes: dict[str, tuple[str, ...]] = {}
-    """For the tokens of other identity providers: what a value of the claim `scope` grants. The
-    user of the token stands in place of `{sub}`. Values that are not listed grant nothing."""
+    """For tokens of other identity providers: the grants of each value of the claim `scope`.
+
+    `{sub}` is replaced by the user of the token. Values that are not listed grant nothing.
+    """
     label: str = ""
-    """Tells the users of this issuer from those of other issuers: part of their ids. Issuers
-    with different names need different labels."""
+    """Distinguishes the users of this issuer from those of others: part of their ids. Issuers with
+    different names need different labels."""
 
 
 class _Known(NamedTuple):
-    """A key of the settings, ready for use."""
+    """A prepared key of the settings."""
 
     key: JwtKey
     material: Any
-    """What its algorithm makes of it."""
+    """The key in the form of its algorithm."""
     issuer: Issuer
 
 
 class Auth:
-    """Tells callers by their credentials."""
+    """Identifies callers by their credentials."""
 
     def __init__(
         self, api_keys: Iterable[ApiKey] = (), jwt_keys: Iterable[JwtKey] = (), *, dev: bool = False
     ) -> None:
-        """With `dev` there are none, and everyone may do everything. Raises `bad_settings`."""
+        """With `dev`, there are no credentials and all callers have full access. Raises
+        `bad_settings`."""
         self.dev = dev
         self._keys: dict[bytes, Access] = {}
         for key in api_keys:
@@ -154,10 +157,10 @@ class Auth:
         self._jwt_keys = [_prepared(key) for key in jwt_keys]
         _admit_labels([known.key for known in self._jwt_keys])
         self.stored: Callable[[str], Access | None] = lambda digest: None
-        """Who has a key that the settings do not have, by its digest."""
+        """Looks up the caller of a key that is not in the settings, by its digest."""
 
     def caller(self, authorization: str | None, now_ms: int) -> Access:
-        """The caller by the header Authorization. Raises `no_credentials`."""
+        """Return the caller of the header Authorization. Raises `no_credentials`."""
         if self.dev:
             return DEVELOPER
         scheme, credentials = _parts(authorization)
@@ -167,18 +170,20 @@ class Auth:
             digest = sha256(credentials.encode())
             caller = self._keys.get(digest.digest()) or self.stored(digest.hexdigest())
             if caller is None:
-                raise _refused("this API key is not known")
+                raise _refused("unknown API key")
             return caller
         known, claims = self._verified(credentials)
         return _access(known, claims, now_ms)
 
     def ids(self) -> set[str]:
-        """The callers that have keys in the settings, by id."""
+        """The ids of callers with keys in the settings."""
         return {access.id for access in self._keys.values()}
 
     def credential(self, authorization: str | None) -> str:
-        """What a session of a caller depends on: the digest of its key, or `jwt` and the digest of
-        the issuer of its token, or `dev`. Raises `no_credentials`."""
+        """The credential on which a session depends. Raises `no_credentials`.
+
+        It is the digest of an API key, or `jwt` and the digest of the token's issuer, or `dev`.
+        """
         if self.dev:
             return "dev"
         _, credentials = _parts(authorization)
@@ -187,7 +192,8 @@ class Auth:
         return _mark(self._verified(credentials)[0].key)
 
     def holder(self, credential: str, caller: Access) -> Access | None:
-        """What a caller who has signed in with it may do by now; None: it is none any more."""
+        """The current permissions of a caller that signed in with a credential; None if it was
+        revoked."""
         if self.dev or credential == "dev":
             both = self.dev and credential == "dev"
             return replace(caller, grants=EVERYTHING, _known={}) if both else None
@@ -199,16 +205,16 @@ class Auth:
         return self._keys.get(bytes.fromhex(credential)) or self.stored(credential)
 
     def _verified(self, token: str) -> tuple[_Known, dict[str, Any]]:
-        """What a token claims, and the key that it is signed with. Raises `no_credentials`."""
-        import jwt  # here, since few need it and it takes long to load
+        """The claims of a token, and the key that verified it. Raises `no_credentials`."""
+        import jwt  # imported here because few need it and it loads slowly
 
         try:
             header = jwt.get_unverified_header(token)
         except jwt.PyJWTError as error:
             raise _refused(
-                f"this is no token ({error}), and no API key, which begins with {KEY_PREFIX}"
+                f"this is neither a token ({error}) nor an API key, which begins with {KEY_PREFIX}"
             ) from error
-        reason = "no key of this server fits its algorithm and kid"
+        reason = "no key of this server matches its algorithm and kid"
         for known in self._jwt_keys:
             key = known.key
             if header.get("alg") != key.algorithm or key.id not in (None, header.get("kid")):
@@ -222,7 +228,7 @@ class Auth:
                     issuer=key.issuer,
                     options={
                         "require": ["exp", "aud", "sub"],
-                        # By the clock of the server, below.
+                        # Checked below with the server's clock.
                         "verify_exp": False,
                         "verify_nbf": False,
                         "verify_iat": False,
@@ -231,7 +237,7 @@ class Auth:
                 return known, claims
             except jwt.PyJWTError as error:
                 reason = str(error)
-        raise _refused(f"the token is refused: {reason}")
+        raise _refused(f"invalid token: {reason}")
 
 
 def _parts(authorization: str | None) -> tuple[str, str]:
@@ -241,8 +247,8 @@ def _parts(authorization: str | None) -> tuple[str, str]:
 
 
 def _mark(key: JwtKey) -> str:
-    """What tells that a session is by a token of this issuer: one secret may be of several, with
-    ceilings of their own."""
+    """The mark of sessions by tokens of this issuer: issuers can share a secret and have different
+    ceilings."""
     which = msgspec.json.encode((key.algorithm, key.key, key.audience, key.issuer, key.id))
     return f"{_JWT}:{sha256(which).hexdigest()}"
 
@@ -253,7 +259,7 @@ def _access(known: _Known, claims: dict[str, Any], now_ms: int) -> Access:
         raise _refused("the token's exp and nbf must be numbers of seconds")
     slack_ms = limits.TOKEN_SLACK_MS
     if expires * 1000 + slack_ms <= now_ms:
-        raise BadInput("the token has expired: connect with a new one", code="token_expired")
+        raise BadInput("the token has expired; connect with a new one", code="token_expired")
     if begins * 1000 - slack_ms > now_ms:
         raise _refused("the token is not valid yet")
     name = claims["sub"]
@@ -263,19 +269,19 @@ def _access(known: _Known, claims: dict[str, Any], now_ms: int) -> Access:
         admit_caller(name)
         claimed = known.issuer.read(claims)
     except OncewardError as error:
-        raise _refused(f"the token is refused: {error.message}") from error
+        raise _refused(f"invalid token: {error.message}") from error
     until_ms = int(expires * 1000) + slack_ms
     caller = Caller("user", known.key.label, name)
     return Access(caller, known.issuer.grants(claimed, name), until_ms, claimed)
 
 
 def _is_time(value: Any) -> bool:
-    # NaN is later than nothing, and infinity than everything.
+    # Excludes NaN and infinity, which compare like valid times.
     return isinstance(value, int | float) and abs(value) <= limits.KEY_NUMBER_MAX
 
 
 def admit_caller(name: str) -> None:
-    """Raise `bad_settings` for text that cannot be a caller's name."""
+    """Raise `bad_settings` for an invalid caller name."""
     try:
         admit_name(name)
     except BadInput as error:
@@ -283,7 +289,7 @@ def admit_caller(name: str) -> None:
 
 
 def _admit_labels(known: Iterable[JwtKey]) -> None:
-    """Raise `bad_settings` if users of two issuers could be taken for each other."""
+    """Raise `bad_settings` if users of two issuers could be confused."""
     issuers: dict[str, str | None] = {}
     for key in known:
         try:
@@ -293,14 +299,14 @@ def _admit_labels(known: Iterable[JwtKey]) -> None:
         if issuers.setdefault(key.label, key.issuer) != key.issuer:
             raise OncewardError(
                 f"the issuers {issuers[key.label]!r} and {key.issuer!r} have the same label "
-                f"{key.label!r}; give each a `label` of its own, so that a user of one is never "
-                "taken for a user of the other",
+                f"{key.label!r}; give each its own `label`, so that their users have "
+                "different ids",
                 code="bad_settings",
             )
 
 
 def digest_of(key: str) -> str:
-    """The digest of an API key, as the settings have it."""
+    """The digest of an API key, as in the settings."""
     return f"sha256:{sha256(key.encode()).hexdigest()}"
 
 
@@ -319,34 +325,34 @@ def _digest(key: ApiKey) -> bytes:
 
 
 def _prepared(key: JwtKey) -> _Known:
-    """A key with what its algorithm makes of it. Raises `bad_settings`."""
+    """Prepare a key for its algorithm. Raises `bad_settings`."""
     if key.algorithm not in ALGORITHMS:
         raise OncewardError(
-            f"{key.algorithm!r} is not taken for tokens: {', '.join(ALGORITHMS)} are",
+            f"unsupported algorithm {key.algorithm!r} for tokens; use {', '.join(ALGORITHMS)}",
             code="bad_settings",
         )
     if key.algorithm == "HS256" and len(key.key.encode()) < HS256_BYTES_MIN:
         raise OncewardError(
-            f"a secret for tokens has at least {HS256_BYTES_MIN} bytes", code="bad_settings"
+            f"a secret for tokens must have at least {HS256_BYTES_MIN} bytes", code="bad_settings"
         )
     import jwt
 
     try:
         material: Any = jwt.get_algorithm_by_name(key.algorithm).prepare_key(key.key)
-    except Exception as error:  # of several kinds, from two libraries
+    except Exception as error:  # several types, from two libraries
         wanted = "a secret" if key.algorithm == "HS256" else "a public key as PEM"
         raise OncewardError(
             f"the key for {key.algorithm} is not {wanted}: {error}", code="bad_settings"
         ) from error
     if hasattr(material, "private_bytes"):
         raise OncewardError(
-            f"the key for {key.algorithm} is a private one: give the public key, which is enough "
-            "to check tokens, and keep that one with who signs them",
+            f"the key for {key.algorithm} is a private key; give the public key, which is enough "
+            "to verify tokens, and keep the private key with the issuer",
             code="bad_settings",
         )
     if key.algorithm == "RS256" and material.key_size < RSA_BITS_MIN:
         raise OncewardError(
-            f"the key for RS256 has at least {RSA_BITS_MIN} bits, not {material.key_size}",
+            f"the key for RS256 must have at least {RSA_BITS_MIN} bits, not {material.key_size}",
             code="bad_settings",
         )
     return _Known(key, material, Issuer(key.ceiling, key.scopes))

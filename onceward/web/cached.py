@@ -10,8 +10,8 @@ T = TypeVar("T")
 
 
 class Shared(Generic[T]):
-    """One value. Requests that ask while it is computed, or within the interval after that began,
-    get the same one, or the same error."""
+    """One cached value. Concurrent requests, and those within the interval after its start, share
+    the value or the error."""
 
     def __init__(
         self, compute: Callable[[], Awaitable[T]], every_s: float, clock: Clock, name: str
@@ -24,7 +24,7 @@ class Shared(Generic[T]):
         self._task: asyncio.Task[T] | None = None
 
     async def get(self) -> T:
-        """The value. Raises what computing it has raised."""
+        """Return the value. Raises the error of its computation."""
         now_ns = self._clock.elapsed_ns()
         task = self._task
         if task is None or (task.done() and now_ns - self._begun_ns >= self._every_ns):

@@ -1,7 +1,7 @@
 """Binding of operations to their HTTP functions: checks scopes, reads requests, writes responses.
 
-A function gets the call, the parameters of the path, and the body and the query as the structs
-that its operation declares. It returns a struct, or a whole response.
+A function gets the call, the path parameters, and the body and query as the structs of its
+operation. It returns a struct or a complete response.
 """
 
 from collections.abc import Awaitable, Callable, Coroutine
@@ -39,14 +39,14 @@ class Call:
         self.request = request
         self.caller = caller
         self.raw = b""
-        """The body as it was sent."""
+        """The body as sent."""
 
     async def patiently(self, work: Coroutine[Any, Any, T]) -> T | None:
-        """Wait for something long; None if the client disconnects or the server stops first."""
+        """Wait for a long operation; None if the client disconnects or the server stops first."""
         return await self.server.patiently(self.request, work)
 
     def seal(self, position: str | None) -> str | None:
-        """The cursor of the next page, from the position where it begins."""
+        """The cursor of the next page, from its position."""
         return seal(self.server, self.request, position)
 
     def unseal(self, name: str, cursor: str) -> str:
@@ -55,8 +55,11 @@ class Call:
 
 
 class Binder(Protocol):
-    """A decorator that binds a function to an operation. `check` gets the call, the parameters of
-    the path and the query before the body is read; it raises `not_allowed`."""
+    """A decorator that binds a function to an operation.
+
+    `check` gets the call, the path parameters and the query before the body is read; it raises
+    `not_allowed`.
+    """
 
     def __call__(
         self, operation: Operation[Any], *, check: Callable[..., Any] | None = None
@@ -102,7 +105,7 @@ def _handle(
         if query is not None:
             arguments.append(_query(request.query(readers), readers, query))
         elif reads:
-            request.query(())  # a parameter that nobody reads is a mistake
+            request.query(())  # unexpected query parameters are rejected
         call = Call(server, request, caller)
         if check is not None:
             check(call, *arguments)
@@ -116,7 +119,8 @@ def _handle(
 
 
 def _insist(server: "Server", caller: Access, action: Any, name: str) -> None:
-    """Raise `not_allowed` for a caller without a scope, or that the guard of its part rejects."""
+    """Raise `not_allowed` for a caller without a scope, or one that the capability's guard
+    rejects."""
     if action == "all":
         caller.insist_all()
     elif (guard := guards().get(action)) is not None:
@@ -145,7 +149,7 @@ def _query(given: dict[str, str], readers: dict[str, Reader], type_: type[T]) ->
 
 
 def _readers(query: Any) -> dict[str, Reader]:
-    """How the text of each parameter is read: numbers and truth values in one spelling."""
+    """The parser of each parameter: numbers and booleans have one spelling."""
     found: dict[str, Reader] = {}
     for field in msgspec.structs.fields(query):
         kinds = _kinds(field.type)

@@ -1,13 +1,12 @@
 """Connection limits shared by all connections of a server.
 
-A connection is anonymous until it has shown valid credentials. Anonymous connections have small
-limits of their own, so that their number, their bytes and their requests cannot crowd out callers
-that are authenticated:
+A connection is anonymous until it has sent valid credentials. Anonymous connections have separate
+small limits, so that their number, bytes and requests cannot crowd out authenticated callers:
 
-- Connections: a new one takes the place of the oldest idle anonymous one when the total is
-  reached, or the limit of its address. Authenticated ones are never closed for others.
-- Bytes that are buffered: a budget for anonymous connections, and one for authenticated ones.
-- Time: anonymous connections share a small part of each turn of the event loop.
+- Connections: a new one replaces the oldest idle anonymous one when the total or the limit of its
+  address is reached. Authenticated connections are never closed for others.
+- Buffered bytes: a budget for anonymous connections, and one for authenticated ones.
+- Time: anonymous connections share a small part of each iteration of the event loop.
 """
 
 import asyncio
@@ -31,40 +30,42 @@ Network = IPv4Network | IPv6Network
 
 
 class Connection(Protocol):
-    """A connection as it is counted."""
+    """A counted connection."""
 
     def is_idle(self) -> bool:
-        """Whether no request on it is being answered."""
+        """Whether it has no request in progress."""
 
     def evict(self) -> None:
-        """Close it now, to make room for another one."""
+        """Close it immediately, to make room for another one."""
 
     def go_on(self) -> None:
-        """Parse what has come: it has its turn. `Turns` calls it."""
+        """Parse received data. `Turns` calls it."""
 
 
 class Budget:
-    """Bytes that connections of one kind hold."""
+    """The buffered bytes of one kind of connections."""
 
     __slots__ = ("_limit", "held_bytes")
 
     def __init__(self, limit: str) -> None:
-        """`limit` is the name of one in `limits`."""
+        """`limit` is the name of a constant in `limits`."""
         self._limit = limit
         self.held_bytes = 0
 
     def hold(self, more_bytes: int) -> None:
-        """Count more bytes, or fewer. Raises `overloaded`; then they are not counted."""
+        """Count more bytes, or fewer. Raises `overloaded` without counting them."""
         if more_bytes > 0 and self.held_bytes + more_bytes > getattr(limits, self._limit):
-            raise Unavailable("too much is being sent at once; retry later", code="overloaded")
+            raise Unavailable(
+                "too many requests are being received at once; retry later", code="overloaded"
+            )
         self.held_bytes += more_bytes
 
 
 class Turns:
-    """Shares a part of each turn of the event loop among anonymous connections.
+    """Shares a part of each iteration of the event loop among anonymous connections.
 
-    Without it a thousand of them would each have a request parsed and answered before the next
-    authenticated one is. Those that do not fit into this turn wait in line, unread.
+    Otherwise a thousand of them would each have a request processed before the next authenticated
+    one. Connections beyond the share wait in a queue, unread.
     """
 
     def __init__(self) -> None:
@@ -73,7 +74,7 @@ class Turns:
         self._renewing = False
 
     def begin(self, connection: Connection) -> bool:
-        """Whether a connection has its turn now; else its `go_on` is called later."""
+        """Whether a connection can continue now; otherwise its `go_on` is called later."""
         if not self._renewing:
             self._renewing = True
             asyncio.get_running_loop().call_soon(self._renew)
@@ -83,14 +84,14 @@ class Turns:
         return False
 
     def charge(self, spent_ns: int) -> None:
-        """Count time that was spent on an anonymous connection."""
+        """Count the time spent on an anonymous connection."""
         self._left_ns -= spent_ns
 
     def _renew(self) -> None:
-        """In each turn of the event loop while there are such connections."""
+        """Called in each iteration of the event loop while anonymous connections wait."""
         self._renewing = False
         idle = self._left_ns == limits.ANONYMOUS_TURN_NS
-        # Time that was overdrawn is taken from the next turns.
+        # Overdrawn time is taken from the next iterations.
         self._left_ns = min(self._left_ns, 0) + limits.ANONYMOUS_TURN_NS
         while self._waiting and self._left_ns > 0:
             self._waiting.popleft().go_on()
@@ -100,7 +101,7 @@ class Turns:
 
 
 class Connections:
-    """Those of one server, on one event loop."""
+    """The connections of one server, on one event loop."""
 
     def __init__(
         self,
@@ -108,26 +109,27 @@ class Connections:
         per_address: int = limits.CONNECTIONS_PER_ADDRESS,
         proxies: Iterable[str] = (),
     ) -> None:
-        """`most`: in total. `per_address`: anonymous ones from one address, 0 for any number.
-        `proxies`: networks to which that limit does not apply. Raises `bad_settings`."""
+        """`most` is the total limit, `per_address` the limit of anonymous connections from one
+        address (0 for none), and `proxies` the networks without that limit. Raises
+        `bad_settings`."""
         self.most = most
         self.anonymous = Budget("ANONYMOUS_BYTES_MAX")
         self.authenticated = Budget("BODIES_BYTES_MAX")
         self.turns = Turns()
         self.meters: Meters | None = None
-        """Counts those that were closed or refused. The server sets it."""
+        """Counts closed and refused connections. Set by the server."""
         self.buffer = memoryview(bytearray(limits.READ_BYTES))
-        """Into which all connections read."""
+        """The buffer into which all connections read."""
         self.small_buffer = self.buffer[: limits.ANONYMOUS_READ_BYTES]
         self._per_address = per_address
         self._proxies = [_network(text) for text in proxies]
         self._place_of = lru_cache(limits.RATED_CALLERS_MAX)(self._find_place)
         self._all: dict[Connection, str] = {}
-        """With the place that each comes from; empty if it is not limited."""
+        """With the address of each; empty if it is not limited."""
         self._anonymous: dict[Connection, None] = {}
-        """The oldest ones first."""
+        """Anonymous connections, the oldest first."""
         self._by_place: dict[str, dict[Connection, None]] = {}
-        """Of those, where places are limited."""
+        """Anonymous connections by address, where it is limited."""
         self._told_ns: dict[str, int] = {}
 
     @property
@@ -135,8 +137,11 @@ class Connections:
         return len(self._all)
 
     def add(self, connection: Connection, peer: object) -> bool:
-        """Count a new connection, which is anonymous. `peer` is what its transport calls
-        `peername`. Another one may be closed for it. Returns False if there is no room."""
+        """Count a new, anonymous connection; another one may be closed for it. Returns False if
+        there is no room.
+
+        `peer` is the `peername` of its transport.
+        """
         place = self._place_of(str(peer[0]) if isinstance(peer, tuple) else "")
         here = self._by_place.get(place, {})
         full = bool(place) and len(here) >= self._per_address
@@ -151,16 +156,16 @@ class Connections:
         return True
 
     def relieve(self) -> None:
-        """Close one, since the process has too many files open."""
+        """Close an idle connection, because the process has too many open files."""
         self._make_room(self._anonymous, "files", "")
 
     def authenticate(self, connection: Connection) -> None:
-        """A connection has shown valid credentials. Idempotent."""
+        """Record that a connection has valid credentials. Idempotent."""
         if connection in self._anonymous:
             self._leave_place(connection)
 
     def remove(self, connection: Connection) -> None:
-        """A connection is closed. Idempotent."""
+        """Record that a connection was closed. Idempotent."""
         self._leave_place(connection)
         self._all.pop(connection, None)
 
@@ -174,7 +179,7 @@ class Connections:
                 del self._by_place[place]
 
     def _make_room(self, among: dict[Connection, None], limit: str, place: str) -> bool:
-        """Close the oldest idle one. Returns False if there is none."""
+        """Close the oldest idle connection. Returns False if all are busy."""
         looked_at = islice(among, limits.EVICTION_LOOKS)
         victim = next((one for one in looked_at if one.is_idle()), None)
         self._report(limit, place, "refused" if victim is None else "closed")
@@ -185,7 +190,7 @@ class Connections:
         return True
 
     def _report(self, limit: str, place: str, done: str) -> None:
-        """Count it, and log it now and then."""
+        """Count it, and log it at intervals."""
         if self.meters is not None:
             self.meters.count("connections_limited", limit=limit, outcome=done)
         now_ns = boot_ns()
@@ -195,27 +200,27 @@ class Connections:
         self._told_ns[limit] = now_ns
         if limit == "address":
             logger.warning(
-                "%s has %d connections without credentials: idle ones are closed for new ones. If "
+                "%s has %d connections without credentials; idle ones are closed for new ones. If "
                 "it is a proxy, add it to the setting `proxies`, or set "
                 "`connections_per_address` to 0",
                 *(place, self._per_address),
             )
         elif limit == "total":
             logger.warning(
-                "there are %d connections, as many as the setting `connections` allows: %s",
+                "%d connections are open, the limit of the setting `connections`: %s",
                 self.most,
-                "a new one was refused" if done == "refused" else "an idle one was closed",
+                "a new one was rejected" if done == "refused" else "an idle one was closed",
             )
 
     def _find_place(self, address: str) -> str:
-        """What counts as one address; empty if it has no limit."""
+        """The unit that counts as one address; empty if it has no limit."""
         if not self._per_address or not address or self.is_proxy(address):
             return ""
         return network_of((address,))
 
     def is_proxy(self, address: str) -> bool:
-        """Whether the setting `proxies` names this address: many callers come from it, and what
-        it reports about them in headers is believed."""
+        """Whether the setting `proxies` has this address: it serves many callers, and its headers
+        about them are trusted."""
         try:
             ip = ip_address(address.partition("%")[0])
         except ValueError:

@@ -15,4 +15,4 @@ MOUNTED = {
     "/": Site(_PAGES.routes({"/": _FRONT}, "The console")),
     "/console": Site(_PAGES.routes({"": _FRONT, "/{file}": "{file}"}, "The console")),
 }
-"""Where it is. An application may have a front page of its own in place of the first."""
+"""The paths of the console. An application may replace the front page."""

@@ -1,7 +1,7 @@
 """Cursors: the position of the next page, encrypted by the server.
 
 A position is the name of a record, which may belong to another caller. So it is encrypted with the
-server key, for one list and one caller.
+server key, bound to one list and one caller.
 """
 
 from typing import TYPE_CHECKING
@@ -23,8 +23,7 @@ def seal(server: "Server", request: Request, position: str | None) -> str | None
 
 
 def unseal(server: "Server", request: Request, name: str, cursor: str | None) -> str:
-    """The position that a parameter has the cursor of; empty without one. Raises
-    `bad_parameter`."""
+    """Decrypt the position from a cursor parameter; empty without one. Raises `bad_parameter`."""
     if not cursor:
         return ""
     try:

@@ -17,8 +17,11 @@ if TYPE_CHECKING:
 async def elsewhere(
     server: "Server", request: Request, id_: str, *path: str, body: bytes = b""
 ) -> Response | None:
-    """What the node that serves a room answers to this request; None if this node does. Raises
-    `Unavailable` if nobody does just now."""
+    """Forward a request to the node that serves a room; returns its response, or None if it is this
+    node.
+
+    Raises `Unavailable` if the room has no node at the moment.
+    """
     owners = server.app.hub.owners
     if owners.own(id_):
         return None
@@ -31,7 +34,7 @@ async def elsewhere(
             return await _ask(address, request.method, words, server.caller(request).user, body)
     except (OSError, EOFError, ValueError, TimeoutError) as error:
         raise Unavailable(
-            "the node that serves the room is not there", code="room_moved"
+            "the node that serves the room is unavailable", code="room_moved"
         ) from error
 
 

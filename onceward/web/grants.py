@@ -1,8 +1,8 @@
 """Grants: literal scopes of tokens, and patterns in the server's configuration.
 
-Names in a token are data and match themselves only. Patterns (`send:orders.*`, as in `fnmatch`)
-come from configuration: the scopes of API keys, the ceiling of an issuer, and the grants that an
-issuer's settings give to a value of the `scope` claim.
+Names in a token are data and match only themselves. Patterns (`send:orders.*`, as in `fnmatch`)
+come from configuration: the scopes of API keys, the ceiling of an issuer, and its grants for values
+of the `scope` claim.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,7 +17,7 @@ from onceward.errors import BadInput, OncewardError
 from onceward.tokens import ACTIONS, ALL, CLAIM, Grant, grants_in
 
 USER = "{sub}"
-"""Stands for the user of a token in the patterns of an issuer, as literal text."""
+"""The placeholder for a token's user in the patterns of an issuer; replaced by literal text."""
 
 
 class Pattern(NamedTuple):
@@ -35,7 +35,7 @@ class Pattern(NamedTuple):
         return self == _EVERYTHING or (self.action == action and fnmatchcase(name, self.names))
 
     def for_user(self, user: str) -> "Pattern":
-        """This pattern with the user in place of `{sub}`, whatever characters it contains."""
+        """The pattern with `{sub}` replaced by the user, with special characters escaped."""
         if USER not in self.names:
             return self
         literal = "".join(f"[{char}]" if char in "*?[" else char for char in user)
@@ -43,18 +43,18 @@ class Pattern(NamedTuple):
 
 
 _EVERYTHING = Pattern(ALL, "")
-# A token of an issuer without a ceiling is for users.
+# Tokens of an issuer without a ceiling are for users, not operators.
 _DEFAULT_CEILING = tuple(Pattern(one.action, "*") for one in SCOPES.values() if not one.operators)
 
 
 @dataclass(frozen=True, slots=True)
 class Grants:
-    """What one caller may do."""
+    """The permissions of one caller."""
 
     named: frozenset[Grant] = frozenset()
     patterns: tuple[Pattern, ...] = ()
     ceiling: tuple[Pattern, ...] = (_EVERYTHING,)
-    """A grant counts only if one of these covers it."""
+    """A grant is valid only if one of these patterns covers it."""
 
     @classmethod
     def of(cls, scopes: Sequence[str]) -> "Grants":
@@ -80,7 +80,7 @@ class Grants:
         return not asked.isdisjoint(actions)
 
     def ask(self, action: str, name: str) -> bool:
-        """Whether a grant is for this, under any ceiling."""
+        """Whether there is a grant for this, regardless of the ceiling."""
         return Grant(action, name) in self.named or any(
             one != _EVERYTHING and one.covers(action, name) for one in self.patterns
         )
@@ -90,22 +90,22 @@ EVERYTHING = Grants.of((ALL,))
 
 
 class Claimed(msgspec.Struct, frozen=True):
-    """What a token claims. Sessions store it, so that the issuer's present settings count."""
+    """The claims of a token. Sessions store them, so that the issuer's current settings apply."""
 
     grants: tuple[Grant, ...] = ()
     scopes: tuple[str, ...] = ()
-    """Values of the `scope` claim that the issuer's settings map to grants."""
+    """Values of the `scope` claim, which the issuer's settings map to grants."""
 
 
 class Issuer:
-    """What the tokens of one issuer can grant."""
+    """The permissions of tokens of one issuer."""
 
     def __init__(
         self,
         ceiling: Sequence[str] | None = None,
         scopes: Mapping[str, Sequence[str]] | None = None,
     ) -> None:
-        """Without a ceiling: on all names all actions but `all` and those for operators.
+        """`ceiling` defaults to all actions on all names except `all` and those of operators.
         `scopes` maps values of the `scope` claim to grants. Raises `bad_settings`."""
         self._ceiling = _DEFAULT_CEILING if ceiling is None else _admitted(ceiling)
         self._scopes = {value: _admitted(given) for value, given in (scopes or {}).items()}
@@ -120,17 +120,17 @@ class Issuer:
                 )
 
     def read(self, claims: Mapping[str, Any]) -> Claimed:
-        """What verified claims ask for. Raises `bad_value`."""
+        """Read the grants from verified claims. Raises `bad_value`."""
         grants = grants_in(claims.get(CLAIM, []))
         if not self._scopes:
             return Claimed(grants)
         scope = claims.get("scope", "")
         if not isinstance(scope, str):
-            raise BadInput("the scope claim is not text", code="bad_value")
+            raise BadInput("the scope claim must be text", code="bad_value")
         return Claimed(grants, tuple(value for value in scope.split() if value in self._scopes))
 
     def grants(self, claimed: Claimed, user: str) -> Grants:
-        """What these claims of a user are worth."""
+        """The effective grants of these claims for a user."""
         given = [one for value in claimed.scopes for one in self._scopes.get(value, ())]
         return Grants(
             frozenset(claimed.grants),
@@ -154,7 +154,7 @@ def admit_scopes(scopes: Sequence[str]) -> None:
 def _admitted(scopes: Sequence[str]) -> tuple[Pattern, ...]:
     admit_scopes(scopes)
     for scope in scopes:
-        # A bracket that is open there would take the user's characters for a set.
+        # An open bracket before the user would read the user's characters as a set.
         if "[" in scope.rpartition(USER)[0]:
             raise OncewardError(f"{scope!r} has '[' before {USER}; use * or ?", code="bad_settings")
     return tuple(map(Pattern.of, scopes))

@@ -1,8 +1,8 @@
 """The WebSocket handshake: validation, limits and authentication.
 
-Credentials come in the header Authorization, or, from browsers, which cannot set that, as a
-subprotocol beside ours, or in the first frame; never in the address, which ends up in logs. Pages
-of other sites are refused unless the settings allow them.
+Credentials are in the header Authorization, in a subprotocol (browsers cannot set the header) or in
+the first frame. They are never in the URL, which is logged. Pages of other sites are rejected
+unless the settings allow them.
 """
 
 from collections.abc import Collection
@@ -22,30 +22,30 @@ if TYPE_CHECKING:
 
 PATH = CONNECT.path
 NODE = "Node"
-"""The scheme by which another node shows its credentials."""
+"""The authorization scheme of other nodes."""
 USER = "Onceward-User"
-"""The header in which it says for whom."""
+"""The header with the user on whose behalf another node calls."""
 _TOKEN = "token."  # noqa: S105 - what stands before one
 
 
 class Admission(NamedTuple):
-    """A request that is taken."""
+    """An accepted request."""
 
     caller: Access | None
-    """None: the first frame says who it is."""
+    """None if the first frame has the credentials."""
     subprotocol: str | None
     relayed: bool = False
-    """Whether it comes from another node, which has told callers apart."""
+    """Whether it comes from another node, which has authenticated the caller."""
 
 
 def admit(server: "Server", request: Request) -> Admission:
-    """Judge a request. Raises `BadInput`, also `no_credentials` and `origin_refused`."""
+    """Check a request. Raises `BadInput`, including `no_credentials` and `origin_refused`."""
     if server.routes.find(request).path != PATH:
-        raise BadInput("this address does not speak WebSocket", code="not_found")
+        raise BadInput("this path does not support WebSocket", code="not_found")
     if request.scope["query_string"]:
         raise BadInput(
-            "the address takes no parameters: a token goes in a header, a subprotocol or the "
-            "first frame",
+            "the URL of a connection has no parameters; send the token in a header, a subprotocol "
+            "or the first frame",
             code="bad_parameter",
         )
     if server.draining.is_set():
@@ -63,16 +63,17 @@ def admit(server: "Server", request: Request) -> Admission:
 
 
 def is_from_node(request: Request) -> bool:
-    """Whether a request says that another node makes it."""
+    """Whether a request claims to come from another node."""
     return (request.header(b"authorization") or "").startswith(f"{NODE} ")
 
 
 def behind(server: "Server", request: Request) -> Access:
-    """For whom another node asks. Raises `no_credentials` if it is none."""
+    """The caller on whose behalf another node calls. Raises `no_credentials` if it is not a
+    node."""
     secret = (request.header(b"authorization") or "").partition(" ")[2]
     user = unquote(request.header(USER.lower().encode()) or "")
     if not server.app.hub.owners.is_node(secret) or not user:
-        raise BadInput("this is no node of this database", code="no_credentials")
+        raise BadInput("invalid credentials of a node of this database", code="no_credentials")
     return Access(Caller.of_user(user), EVERYTHING)
 
 
@@ -84,7 +85,7 @@ def _caller(server: "Server", authorization: str | None, offered: list[str]) -> 
 
 
 def admit_origin(origin: str | None, host: str | None, allowed: Collection[str]) -> None:
-    """Raise `origin_refused` for a page of another site, unless it is allowed."""
+    """Raise `origin_refused` for a page of another site that is not allowed."""
     if origin is None or origin in allowed or "*" in allowed:
         return
     try:
@@ -93,6 +94,6 @@ def admit_origin(origin: str | None, host: str | None, allowed: Collection[str])
         its_host = ""
     if not its_host or its_host.lower() != (host or "").lower():
         raise OncewardError(
-            f"pages of {origin[:100]!a} may not connect: the setting `origins` allows some",
+            f"pages of {origin[:100]!a} may not connect; add the origin to the setting `origins`",
             code="origin_refused",
         )

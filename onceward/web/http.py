@@ -21,19 +21,19 @@ JSON = b"application/json"
 PROBLEM = b"application/problem+json"
 
 CONNECTION = "onceward.connection"
-"""Where the scope of a request has its connection, which has a method `authenticate`."""
+"""The key of the connection in the scope of a request; it has a method `authenticate`."""
 
 _encode = msgspec.json.Encoder().encode
 _DIGITS_MAX = 16
 
 
 async def _never() -> None:
-    """Wait until cancelled: nobody notices that the caller has gone."""
+    """Wait until cancelled: the transport does not report disconnects."""
     await asyncio.Event().wait()
 
 
 class Request:
-    """One request, with all of its body."""
+    """One complete request."""
 
     __slots__ = ("_headers", "gone", "method", "parameters", "route", "scope", "whole")
 
@@ -44,22 +44,22 @@ class Request:
         gone: Callable[[], Coroutine[Any, Any, None]] = _never,
         headers: dict[bytes, bytes] | None = None,
     ) -> None:
-        """`gone` returns when the caller has disconnected. `headers`: those of the scope by name,
-        if they are known already."""
+        """`gone` returns when the caller has disconnected. `headers` are those of the scope by
+        name, if already known."""
         self.scope = scope
         self.method: str = scope["method"]
         self.parameters: dict[str, str] = {}
-        """Those in its path, by name."""
+        """The path parameters, by name."""
         self.route = ""
         """The pattern of its path, once found."""
         self.gone = gone
         self.whole = body
-        """The body, of any type; `body` checks it."""
+        """The unchecked body; `body` checks it."""
         self._headers = headers
 
     def header(self, name: bytes) -> str | None:
-        """A header by its name in lower case. Raises `BadInput` if it is there twice, since
-        others on the way may have read the other one, and if it is not text."""
+        """Return a header by its name in lower case. Raises `BadInput` if it is repeated, since a
+        proxy may have read the other one, or is not text."""
         headers = self.scope["headers"]
         if self._headers is None:
             self._headers = dict(headers)
@@ -67,7 +67,7 @@ class Request:
         if value is None:
             return None
         if len(self._headers) < len(headers) and [n for n, _ in headers].count(name) > 1:
-            raise BadInput(f"the header {name.decode()} is there twice", code="bad_header")
+            raise BadInput(f"the header {name.decode()} is repeated", code="bad_header")
         try:
             return value.decode()
         except UnicodeDecodeError as error:
@@ -76,8 +76,7 @@ class Request:
             ) from error
 
     def query(self, known: Iterable[str]) -> dict[str, str]:
-        """The parameters after the question mark. Raises `BadInput` for those not known, or
-        there twice."""
+        """Return the query parameters. Raises `BadInput` for unknown or repeated ones."""
         raw: bytes = self.scope["query_string"]
         if not raw:
             return {}
@@ -89,14 +88,14 @@ class Request:
             raise BadInput(f"the query is not valid: {error}", code="bad_parameter") from error
         found = dict(pairs)
         if len(found) < len(pairs):
-            raise BadInput("a parameter is there twice", code="bad_parameter")
+            raise BadInput("a parameter is repeated", code="bad_parameter")
         unknown = sorted(found.keys() - set(known))
         if unknown:
-            raise BadInput(f"there is no parameter {unknown[0][:100]!a}", code="bad_parameter")
+            raise BadInput(f"unknown parameter {unknown[0][:100]!a}", code="bad_parameter")
         return found
 
     def number(self, name: str, most: int, default: int = 0) -> int:
-        """The one parameter of the query, a number from 0 to `most`. Raises `BadInput`."""
+        """Return the only query parameter, a number from 0 to `most`. Raises `BadInput`."""
         text = self.query([name]).get(name)
         if text is None:
             return default
@@ -105,21 +104,22 @@ class Request:
     async def body(
         self, most_bytes: int = limits.REQUEST_BYTES_MAX, kind: str = "application/json"
     ) -> bytes:
-        """All of the body. Raises `BadInput` if it is too large, or of another type than `kind`."""
+        """Return the complete body. Raises `BadInput` if it is too large or has a content type
+        other than `kind`."""
         told = self.header(b"content-type")
         if told is not None and told.partition(";")[0].strip().lower() != kind:
             raise BadInput(f"the body must be {kind}, not {told[:100]!a}", code="not_this_type")
         coding = self.header(b"content-encoding")
         if coding is not None and coding.strip().lower() != "identity":
             raise BadInput(
-                f"the body must not be compressed, not even by {coding[:100]!a}: leave out the "
-                "header Content-Encoding",
+                f"compressed bodies ({coding[:100]!a}) are not supported; leave out the header "
+                "Content-Encoding",
                 code="not_this_type",
             )
         length = self.header(b"content-length")
         if length is not None:
             if self.header(b"transfer-encoding") is not None:
-                # Whoever has passed it on may think that it ends elsewhere.
+                # Proxies may disagree about the end of the body (request smuggling).
                 raise BadInput(
                     "Content-Length and Transfer-Encoding contradict each other", code="bad_header"
                 )
@@ -131,7 +131,7 @@ class Request:
 
 
 class Response:
-    """An answer: a status and, as a rule, JSON."""
+    """A response: a status and usually JSON."""
 
     __slots__ = ("body", "headers", "status")
 
@@ -144,7 +144,7 @@ class Response:
     ) -> None:
         self.status = status
         self.body = body
-        # What an answer says is true for its caller, and now.
+        # Responses are for one caller and must not be cached.
         self.headers = [
             (b"content-length", str(len(body)).encode()),
             (b"cache-control", b"no-store"),
@@ -156,28 +156,28 @@ class Response:
 
     @classmethod
     def of(cls, value: Any, status: int = 200) -> "Response":
-        """A value as JSON."""
+        """A response with a value as JSON."""
         return cls(status, _encode(value))
 
     @classmethod
     def elsewhere(cls, address: str) -> "Response":
-        """Where to look instead, for now."""
+        """A temporary redirect."""
         return cls(302, headers=[(b"location", address.encode("ascii"))])
 
 
 def whole(name: str, text: str, least: int, most: int) -> int:
-    """The number that a parameter is. Raises `BadInput`."""
+    """Parse a number in a parameter. Raises `BadInput`."""
     if text.isascii() and text.isdecimal() and len(text) <= _DIGITS_MAX:
         number = int(text)
         if least <= number <= most:
             return number
-    raise BadInput(f"{name} is {least} to {most}, not {text[:100]!a}", code="bad_parameter")
+    raise BadInput(f"{name} must be {least} to {most}, not {text[:100]!a}", code="bad_parameter")
 
 
 def truth(name: str, text: str) -> bool:
-    """Whether a parameter is true. Raises `BadInput`."""
+    """Parse a boolean in a parameter. Raises `BadInput`."""
     if text not in ("true", "false"):
-        raise BadInput(f"{name} is true or false, not {text[:100]!a}", code="bad_parameter")
+        raise BadInput(f"{name} must be true or false, not {text[:100]!a}", code="bad_parameter")
     return text == "true"
 
 
@@ -188,7 +188,7 @@ def problem(error: OncewardError, headers: Iterable[tuple[bytes, bytes]] = ()) -
         "type": f"urn:onceward:problem:{error.code}",
         "title": kind.title,
         "status": kind.status,
-        # What it quotes of a request may be no text.
+        # Quoted parts of a request may not be valid text.
         "detail": error.message.encode(errors="backslashreplace").decode(),
         "code": error.code,
         "retry": kind.retry,
@@ -205,8 +205,10 @@ def problem(error: OncewardError, headers: Iterable[tuple[bytes, bytes]] = ()) -
 
 
 def body_too_large(most_bytes: int, whose: str = "this request") -> BadInput:
-    """The error of a body with more bytes."""
-    return BadInput(f"the body of {whose} has at most {most_bytes} bytes", code="body_too_large")
+    """The error for a body over the limit."""
+    return BadInput(
+        f"the body of {whose} must have at most {most_bytes} bytes", code="body_too_large"
+    )
 
 
 @lru_cache(maxsize=128)
@@ -223,7 +225,7 @@ def _without_port(host: str) -> str:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine reaches an address."""
+    """Whether an address is reachable only from this machine."""
     if host == "localhost":
         return True
     try:

@@ -20,33 +20,34 @@ _KEY_BYTES = 32
 
 
 class Keyring:
-    """The keys of one database, as far as this node knows."""
+    """The keys of one database, as cached by this node."""
 
     def __init__(
         self, store: Store, on_removed: Callable[[Access], None] = lambda caller: None
     ) -> None:
-        """`on_removed` is told whose key counts no more: the very caller that `caller` gave."""
+        """`on_removed` is called with the caller of each revoked key: the object that `caller`
+        returned."""
         self._store = store
         self._on_removed = on_removed
         self.keys: dict[str, StoredKey] = {}
-        """By the digest of each, as hex digits."""
+        """The keys by digest, in hex."""
         self._callers: dict[str, Access] = {}
 
     def caller(self, digest: str) -> Access | None:
-        """Whose key has this digest."""
+        """Return the caller with the key of this digest."""
         return self._callers.get(digest)
 
     async def run(self) -> None:
-        """Read the keys again and again, until cancelled."""
+        """Reload the keys at intervals, until cancelled."""
         while True:
             await self._store.clock.sleep(limits.KEYS_S)
             try:
                 await self.load()
             except OncewardError:
-                pass  # whether trouble passes is for others to tell
+                pass  # the next interval retries; other checks report storage errors
 
     async def load(self) -> None:
-        """Read all keys."""
+        """Load all keys."""
 
         async def fn(tx: Transaction) -> dict[str, StoredKey]:
             rows = await tx.scan(API_KEYS, StoredKey, limit=limits.KEYS_MAX, skip_damaged=True)
@@ -55,17 +56,21 @@ class Keyring:
         self._take(await self._store.run(fn))
 
     async def make(self, name: str, scopes: tuple[str, ...], by: str) -> tuple[str, str]:
-        """Make a key; returns it, and its digest. It is not kept, and cannot be shown again.
-        Raises `BadInput`."""
+        """Create a key; returns the key and its digest. The key itself is not stored. Raises
+        `BadInput`."""
         try:
             admit_caller(name)
             admit_scopes(scopes)
         except OncewardError as error:
             raise BadInput(error.message, code="bad_value") from error
         if not scopes:
-            raise BadInput("say what it may do: all, or send:orders, …", code="bad_value")
+            raise BadInput(
+                "scopes are missing; give all, or for example send:orders", code="bad_value"
+            )
         if len(self.keys) >= limits.KEYS_MAX:
-            raise BadInput(f"there are {limits.KEYS_MAX} keys already", code="bad_value")
+            raise BadInput(
+                f"there are already {limits.KEYS_MAX} keys; remove one first", code="bad_value"
+            )
         key = KEY_PREFIX + ids.random_bytes(_KEY_BYTES).hex()
         digest = digest_of(key).partition(":")[2]
 
@@ -79,8 +84,12 @@ class Keyring:
         return key, digest
 
     async def remove(self, digest: str, by: str, others: Collection[str] = ()) -> bool:
-        """Remove a key, here at once and on other nodes soon. Returns whether it was there. With
-        the last key of its caller, the caller is suspended; `others` have keys elsewhere."""
+        """Remove a key, here immediately and on other nodes within seconds. Returns whether it
+        existed.
+
+        The removal of a caller's last key suspends the caller; `others` are callers with other
+        keys.
+        """
 
         suspended = False
 
@@ -94,7 +103,7 @@ class Keyring:
             return known.name
 
         async def again(tx: Transaction) -> None:
-            # Keys that were made or removed at the same time are seen by now.
+            # The cache now includes keys that were created or removed at the same time.
             if not await self._suspend_without_keys(tx, removed, by, others) and suspended:
                 await suspensions.resume(tx, Caller("key", "", removed).id)
 
@@ -107,7 +116,7 @@ class Keyring:
     async def _suspend_without_keys(
         self, tx: Transaction, name: str, by: str, others: Collection[str]
     ) -> bool:
-        """Suspend a caller that has no keys. Returns whether it has none."""
+        """Suspend a caller without keys. Returns whether it has none."""
         caller = Caller("key", "", name).id
         rows = await tx.scan(API_KEYS, StoredKey, limit=limits.KEYS_MAX, skip_damaged=True)
         if caller in others or any(row.value.name == name for row in rows):

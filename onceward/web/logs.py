@@ -11,7 +11,7 @@ from onceward.redaction import redact
 
 
 class JsonFormatter(logging.Formatter):
-    """A record as one line of JSON."""
+    """Formats a record as one line of JSON."""
 
     def format(self, record: logging.LogRecord) -> str:
         line: dict[str, Any] = {
@@ -22,12 +22,12 @@ class JsonFormatter(logging.Formatter):
         }
         if record.exc_info:
             line["error"] = redact(self.formatException(record.exc_info))
-        return json.dumps(line)  # in ASCII: it may hold what is no text
+        return json.dumps(line)  # ASCII, since a message may contain invalid text
 
 
 class TextFormatter(logging.Formatter):
-    """A record as one line for people, and below it where an error was raised. What a message
-    quotes of others can neither begin another line nor speak to the terminal."""
+    """Formats a record as one line, followed by the traceback of an error. Quoted text cannot add
+    lines or terminal control sequences."""
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - the library's name
         record.message = "".join(
@@ -41,15 +41,15 @@ class TextFormatter(logging.Formatter):
 
 
 class Repeats:
-    """Keeps what is the same from filling the log: once, and again with a count every minute."""
+    """Suppresses repeated log lines: logs the first, then one with a count every minute."""
 
     def __init__(self) -> None:
         self._known: dict[str, tuple[int, int]] = {}
-        """When it was logged last, and how often it was left out since."""
+        """The time of the last line and the number of suppressed ones since, by code."""
 
     def count(self, code: str) -> int | None:
-        """How often something of this code was left out before; None: leave this one out, too.
-        Codes are constants of the program, so there are few."""
+        """The number of suppressed lines of this code before; None if this one is suppressed. Codes
+        are constants, so there are few."""
         now_ns = boot_ns()
         told_ns, left_out = self._known.get(code, (None, 0))
         if told_ns is not None and now_ns - told_ns < limits.RATED_TOLD_S * 1e9:
@@ -60,7 +60,7 @@ class Repeats:
 
 
 def set_up(form: str, level: str) -> None:
-    """Log to standard error in a form, from a level on."""
+    """Log to standard error in a format, from a level."""
     handler = logging.StreamHandler()
     if form == "json":
         handler.setFormatter(JsonFormatter())
@@ -69,5 +69,5 @@ def set_up(form: str, level: str) -> None:
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level.upper())
-    # What uvicorn says of its start and end we say ourselves.
+    # We log uvicorn's start and stop ourselves.
     logging.getLogger("uvicorn.error").setLevel(max(logging.WARNING, root.level))

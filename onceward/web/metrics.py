@@ -9,30 +9,30 @@ KIND = b"text/plain; version=0.0.4; charset=utf-8"
 
 HELP = {
     "accepted": "Messages accepted, by queue and whether they were duplicates",
-    "claimed": "Jobs handed out to workers, by queue",
+    "claimed": "Jobs claimed by workers, by queue",
     "quarantined": "Jobs whose record could not be read, moved to the dead-letter queue, by queue",
     "ended": "Attempts that ended, by queue and the state of the job afterwards",
-    "timers_set": "Timers that were asked for over HTTP, and whether they were set before",
-    "webhooks": "Outward calls, by what came of them",
-    "webhooks_postponed": "Outward calls that waited since their receiver was paused or busy",
-    "webhook_lateness_seconds": "How late after its timer's time an outward call was begun",
+    "timers_set": "Timers requested over HTTP, by whether they already existed",
+    "webhooks": "Webhook calls, by outcome",
+    "webhooks_postponed": "Webhook calls postponed because their receiver was paused or busy",
+    "webhook_lateness_seconds": "Delay of webhook calls after the due time of their timers",
     "requests": "HTTP requests, by route, method and status",
-    "throttled": "HTTP requests that were refused because their caller asks too often",
-    "conflicts": "Transactions that ran again because something they read had changed",
-    "database_incarnations": "How often the database was restored or failed over under this node",
-    "commit_seconds": "How long commits took to be durable",
-    "lateness_seconds": "How late due entries were acted on",
-    "request_seconds": "How long HTTP requests took, by route",
-    "room_connections": "WebSocket connections that were taken",
-    "room_closes": "WebSocket connections that the server has closed, by reason",
-    "room_steps": "Steps of rooms that were told to their members",
+    "throttled": "HTTP requests rejected by the rate limit of their caller",
+    "conflicts": "Transactions that were retried because of a conflict",
+    "database_incarnations": "Restores and failovers of the database under this node",
+    "commit_seconds": "Time until commits were durable",
+    "lateness_seconds": "Delay of due entries",
+    "request_seconds": "Duration of HTTP requests, by route",
+    "room_connections": "WebSocket connections accepted",
+    "room_closes": "WebSocket connections closed by the server, by reason",
+    "room_steps": "Steps of rooms sent to members",
     "rooms": "Rooms in memory",
-    "connections": "WebSocket connections that are open",
+    "connections": "Open WebSocket connections",
     "room_members": "Connections in rooms, each counted for every room it is in",
     "jobs": "Jobs by queue and state, as of the last count",
-    "oldest_queued_seconds": "Age of the oldest job that waits for a worker, by queue",
-    "alarm": "1 while an alarm of this code holds, 0 after it was cleared",
-    "counted_seconds": "When jobs were counted last, in seconds since 1970",
+    "oldest_queued_seconds": "Age of the oldest queued job, by queue",
+    "alarm": "1 while an alarm of this code is active, 0 after it was cleared",
+    "counted_seconds": "Time of the last count of jobs, in seconds since 1970",
 }
 
 
@@ -43,7 +43,7 @@ def text(
     gauges: Mapping[str, float] | None = None,
     alarms: Mapping[str, int] | None = None,
 ) -> bytes:
-    """All metrics of this process; gauges are what is so just now, alarms 0 or 1 by code."""
+    """Render all metrics of this process. Gauges have current values; alarms are 0 or 1 by code."""
     lines = [*_alarms(alarms or {}), *_lines(meters, counts, now_ms, gauges or {})]
     return "".join(lines).encode()
 

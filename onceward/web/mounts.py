@@ -1,6 +1,6 @@
 """ASGI applications mounted below a prefix.
 
-They are called with all of a request at once, and answer in one piece: nothing is streamed.
+They get complete requests and return complete responses; there is no streaming.
 """
 
 import re
@@ -13,10 +13,10 @@ from onceward.web.http import Request, Response, Scope, problem
 from onceward.web.routes import Routes, words_of
 
 _API = b"/v1/"
-# What a header is made of (RFC 9110, 5.5 and 5.6.2): another one cannot begin in it.
+# The characters of a header (RFC 9110, 5.5 and 5.6.2), which exclude header injection.
 _NAME = re.compile(rb"[!#$%&'*+.^_`|~0-9a-z-]+")
 _NOT_IN_VALUE = re.compile(rb"[\r\n\0]")
-# How a body is sent is for the server to say.
+# The server decides how a body is sent.
 _FRAMING = {b"content-length", b"transfer-encoding", b"connection", b"keep-alive"}
 
 
@@ -27,15 +27,18 @@ class Mount(NamedTuple):
     web: Any
 
     async def answer(self, server: Any, request: Request) -> Response:
-        """What it answers. Its scope has the server as `onceward`, which tells callers by their
-        credentials. Raises what it raises, and `RuntimeError` if it does not answer."""
+        """Call the application; returns its response. The server is in its scope as `onceward`, for
+        authentication.
+
+        Raises errors of the application, and `RuntimeError` if it does not respond.
+        """
         exchange = _MountedExchange(request)
         await self.web(self._whole(server, request.scope), exchange.receive, exchange.send)
         return exchange.response()
 
     def refusal(self, error: OncewardError) -> Response:
-        """What is answered to a request that is refused before it was whole: a problem
-        document, unless the application has a `refusal` of its own."""
+        """The response to a request that is rejected before it is complete: the application's
+        `refusal` if it has this method, otherwise a problem document."""
         refusal = getattr(self.web, "refusal", problem)
         response: Response = refusal(error)
         return response
@@ -54,7 +57,7 @@ class Mount(NamedTuple):
 
 
 class Mounts:
-    """All of an application's."""
+    """All mounted applications."""
 
     def __init__(self, mounted: Mapping[str, Any], routes: Routes) -> None:
         """Raises `bad_settings` for a prefix that would hide a part of the API."""
@@ -65,22 +68,22 @@ class Mounts:
         for words, mount in self._mounts.items():
             if words[0] in taken:
                 raise OncewardError(
-                    f"nothing can be mounted at {mount.prefix}: the API is there",
+                    f"cannot mount at {mount.prefix}: it belongs to the API",
                     code="bad_settings",
                 )
 
     def find(self, request: Request) -> Mount | None:
-        """What answers a request, whose route is set, if anything is mounted there. Raises
-        `BadInput` for an address that is no text."""
+        """Find the application for a request, and set its route. Raises `BadInput` for an invalid
+        path."""
         mount = self.at(request.scope)
         if mount is not None:
             request.route = mount.prefix
         return mount
 
     def at(self, scope: Scope) -> Mount | None:
-        """What is mounted at an address, if anything is. Raises `BadInput` as `find`."""
+        """Find the application at a path. Raises `BadInput` as `find`."""
         if not self._mounts or _is_api(scope):
-            return None  # most requests are for the API, and nothing can be mounted there
+            return None  # most requests are for the API, where nothing can be mounted
         words = words_of(scope)
         for count in range(len(words), 0, -1):
             if (mount := self._mounts.get(tuple(words[:count]))) is not None:
@@ -89,7 +92,7 @@ class Mounts:
 
 
 class _MountedExchange:
-    """A request and its response, as an ASGI application gets and makes them."""
+    """A request and its response through the ASGI interface."""
 
     def __init__(self, request: Request) -> None:
         self._request = request
@@ -98,7 +101,7 @@ class _MountedExchange:
         self._body: list[bytes] = []
 
     async def receive(self) -> Scope:
-        """All of the body; after that, that the caller is gone."""
+        """Return the complete body, then a disconnect."""
         if self._read:
             await self._request.gone()
             return {"type": "http.disconnect"}
@@ -113,19 +116,21 @@ class _MountedExchange:
 
     def response(self) -> Response:
         if self._start is None:
-            raise RuntimeError("what is mounted has not answered")
+            raise RuntimeError("the mounted application did not respond")
         response = Response(self._start["status"])
         if not 200 <= response.status < 600:
-            raise RuntimeError(f"what is mounted has answered with the status {response.status}")
+            raise RuntimeError(
+                f"the mounted application responded with the status {response.status}"
+            )
         given = [(bytes(name).lower(), bytes(value)) for name, value in self._start["headers"]]
         for name, value in given:
             if not _NAME.fullmatch(name) or _NOT_IN_VALUE.search(value):
                 raise RuntimeError(
-                    f"what is mounted has answered with the header {name[:100]!a}: "
-                    f"{value[:100]!a}, which would end the header or is no name of one"
+                    f"the mounted application responded with the invalid header {name[:100]!a}: "
+                    f"{value[:100]!a}"
                 )
         response.headers = [header for header in given if header[0] not in _FRAMING]
-        if response.status in (204, 304):  # these end with their head
+        if response.status in (204, 304):  # these have no body
             return response
         response.body = b"".join(self._body)
         response.headers.insert(0, (b"content-length", str(len(response.body)).encode()))

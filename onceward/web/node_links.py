@@ -57,7 +57,7 @@ class Line:
             await self._socket.close()
             for task in (reading, writing):
                 if not task.cancelled() and (error := task.exception()) is not None:
-                    logger.error("the way to another node has failed", exc_info=error)
+                    logger.error("a connection to another node failed", exc_info=error)
             for _, sent in self._out:
                 sent()
             self._out.clear()
@@ -110,8 +110,8 @@ async def dial(
             proxy=None,
         )
     except (OSError, WebSocketException, TimeoutError, ValueError) as error:
-        logger.warning("the node at %s cannot be reached: %s", address.url, error)
+        logger.warning("cannot connect to the node at %s: %s", address.url, error)
         raise Unavailable(
-            "the node that serves the room is not there", code="room_moved"
+            "the node that serves the room is unavailable", code="room_moved"
         ) from error
     return Line(socket, on_message, on_end, ready)

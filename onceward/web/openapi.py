@@ -32,7 +32,7 @@ _BODY = (
     *("not_this_type", "wrong_type", "unknown_member", "missing_member", "bad_value"),
 )
 _GUARDED = ("no_credentials", "token_expired", "not_allowed", "rate_limited")
-# The name and the description of problems with a status. A table of our own: the phrases of
+# The name and description of problems by status. A separate table, because the phrases of
 # `http.HTTPStatus` differ between versions of Python.
 _STATUSES = {
     400: ("BadRequest", "The request is malformed."),
@@ -42,7 +42,7 @@ _STATUSES = {
     405: ("MethodNotAllowed", "The path does not support this method."),
     408: ("RequestTimeout", "The request did not arrive in time."),
     409: ("Conflict", "The current state does not allow this."),
-    410: ("Gone", "It does not exist any more."),
+    410: ("Gone", "It was removed."),
     413: ("ContentTooLarge", "The request, or the value to store, is too large."),
     415: ("UnsupportedMediaType", "The body has an unsupported content type."),
     421: ("MisdirectedRequest", "The server does not serve this host name."),

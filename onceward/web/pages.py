@@ -24,7 +24,7 @@ _POLICY = (
 )
 _PLAIN = [(b"referrer-policy", b"no-referrer")]
 GUARDED: Headers = [(b"content-security-policy", _POLICY), *_PLAIN]
-"""Scripts and styles run only from this server, none of them within a page."""
+"""Headers that allow only scripts and styles from this server, none of them inline."""
 ISOLATED: Headers = [
     (
         b"content-security-policy",
@@ -34,26 +34,26 @@ ISOLATED: Headers = [
     (b"cross-origin-opener-policy", b"same-origin"),
     (b"cross-origin-resource-policy", b"same-origin"),
 ]
-"""For pages that may do much: besides, scripts make no markup of text, and pages of other sites
-hold no window of theirs and load nothing of them."""
+"""Stricter headers for privileged pages: also no markup from text in scripts, and isolation from
+windows and requests of other sites."""
 
 
 class Pages:
-    """The files of a folder, for everyone. They are read once, and there are no others."""
+    """Public files of a folder, read once at the start."""
 
     def __init__(self, folder: Traversable, headers: Headers = GUARDED) -> None:
         self._folder = folder
         self._headers = headers
 
     def answer(self, name: str) -> Response:
-        """A file. Raises `BadInput` if there is none of that name."""
+        """Return a file. Raises `BadInput` for an unknown name."""
         body = self._files.get(name)
         if body is None:
-            raise BadInput("there is nothing at this address", code="not_found")
+            raise BadInput("there is nothing at this path", code="not_found")
         return Response(200, body, _KINDS[PurePosixPath(name).suffix], self._headers)
 
     def routes(self, files: Mapping[str, str], summary: str) -> list[Route]:
-        """Routes to files by their paths. `{"/{file}": "{file}"}` leads to all of them."""
+        """Routes to files by path. `{"/{file}": "{file}"}` includes all files."""
 
         async def page(site: Any, request: Request) -> Response:
             return self.answer(files[request.route].format_map(request.parameters))

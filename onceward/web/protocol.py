@@ -1,14 +1,13 @@
 """The HTTP/1.1 protocol on a socket; uvicorn listens and shuts down.
 
-uvicorn's own protocol is made for all ASGI applications, and takes as long as half a durable
-accept. This one is made for ours, which answers at once and whole: it calls it when all of a
-request has come, in one task for the whole connection, and writes each answer in one piece.
+uvicorn's own protocol serves all ASGI applications, and takes half as long as a durable accept.
+This one is specialized: it calls the server with complete requests, in one task per connection, and
+writes each complete response at once.
 
-A request to speak WebSocket is handed over, with its connection, to uvicorn's protocol for that.
+WebSocket upgrades are handed over, with their connection, to the WebSocket protocol.
 
-A request has limited size and limited time to come, and what is kept of unfinished requests is
-limited for all connections together (`connections`). What is no HTTP, or could be read in two ways,
-gets a problem document.
+Requests are limited in size and time, and the buffered bytes of incomplete requests are limited for
+all connections together (`connections`). Invalid or ambiguous HTTP gets a problem document.
 """
 
 import asyncio
@@ -42,18 +41,19 @@ Headers = list[tuple[bytes, bytes]]
 
 
 class Answering(typing.Protocol):
-    """What answers requests: a `Server`."""
+    """Responds to requests: a `Server`."""
 
     @property
     def connections(self) -> Connections:
         """The limits of its connections."""
 
     def takes(self, descriptor: int, connections: int) -> bool:
-        """Whether a new connection is taken, by its file descriptor and how many there are."""
+        """Whether to accept a new connection, by its file descriptor and the number of
+        connections."""
 
     def vouch(self, request: Request) -> bool:
-        """Whether a request, whose body has not come yet, has valid credentials. Raises the reason
-        not to read its body."""
+        """Whether a request has valid credentials, before its body is read. Raises the reason to
+        reject it."""
 
     def refusal(self, scope: Scope, error: OncewardError) -> Response:
         """The response to a request whose body is not read. The scope has its path."""
@@ -63,7 +63,7 @@ class Answering(typing.Protocol):
 
 
 class Protocol(asyncio.BufferedProtocol):
-    """One connection. Requests on it are answered one after the other, in their order."""
+    """One connection. Requests are served one after the other, in order."""
 
     def __init__(
         self,
@@ -72,7 +72,7 @@ class Protocol(asyncio.BufferedProtocol):
         app_state: dict[str, Any],
         _loop: asyncio.AbstractEventLoop | None = None,
     ) -> None:
-        """As uvicorn calls it. Its application is an `Answering`."""
+        """The arguments are those of uvicorn. The application is an `Answering`."""
         self._config = config
         self._app: Answering = config.loaded_app
         self._connections: Connections = self._app.connections
@@ -83,49 +83,49 @@ class Protocol(asyncio.BufferedProtocol):
         self._parser = httptools.HttpRequestParser(self)
         self._exchanges: deque[_Exchange] = deque()
         self._waiting: asyncio.Future[None] | None = None
-        """Of the task, for something to come."""
+        """Set while the task waits for a request."""
         self._writable: asyncio.Future[None] | None = None
-        """There while the caller does not take what it was sent."""
+        """Set while the send buffer is full."""
         self._gone: asyncio.Future[None] = self._loop.create_future()
         self._answering = False
         self._reading = True
         self._rest = b""
-        """What has come and is not parsed yet."""
+        """Received data that is not parsed yet."""
         self._in_line = False
-        """Whether it waits for a turn of anonymous connections to parse it."""
+        """Whether it waits for its share of the event loop as an anonymous connection."""
         self._authenticated = False
         """Whether a request on this connection had valid credentials."""
         self._held: tuple[Budget, int] = self._connections.anonymous, 0
-        """The bytes of unfinished requests that are counted for it."""
+        """The budget and the bytes of incomplete requests counted for it."""
         self._last = False
-        """Whether no more is read: what has come is answered, and that is the end."""
+        """Whether reading has ended: pending requests are answered, then the connection closes."""
         self._stopping = False
         self._lingering = False
-        """Whether all is answered, and input is discarded until the caller closes."""
+        """Whether all responses are sent and input is discarded until the caller closes."""
         self._handing_over = b""
-        """The request that asks for another protocol, if it is the one that is spoken, too."""
+        """The upgrade request, if it asks for WebSocket."""
         self._begun = True
-        """Whether a request is to come soon: the first one, and any of which a part is there."""
+        """Whether a request is expected soon: the first one, or the rest of a partial one."""
         self._since_ns = boot_ns()
         """Since when it waits for the caller."""
         self._date: tuple[Headers, bytes] = ([], b"")
-        # Of the request that is coming:
+        # State of the incoming request:
         self._in_head = True
         self._sent_bytes = 0
         self._left_bytes = 0
-        """Of a body whose length was told, yet to come."""
+        """The remaining bytes of a body with a Content-Length."""
         self._seam = b""
         """The last bytes of a piece, if the end of the head may be split between two."""
         self._body: bytes | bytearray = b""
         self._judged = False
-        """Whether its credentials were looked at before its body has come …"""
+        """Whether its credentials were checked before its body arrived."""
         self._trusted = False
-        """… and are valid."""
+        """Whether these credentials are valid."""
         self._discarding = False
-        """Whether it was answered already, and the rest of it is left out."""
+        """Whether it already has a response, and its rest is discarded."""
         self._clear()
 
-    # What the transport says.
+    # Callbacks of the transport.
 
     def connection_made(self, transport: Any) -> None:
         self._transport: asyncio.Transport = transport
@@ -134,8 +134,8 @@ class Protocol(asyncio.BufferedProtocol):
         task = self._loop.create_task(self._run(), name="onceward-connection")
         self._state.tasks.add(task)
         task.add_done_callback(self._state.tasks.discard)
-        # One timer for the whole connection: to set one for each request takes longer than to
-        # read it.
+        # One timer for the whole connection, since setting one for each request takes longer than
+        # reading it.
         self._timer = self._loop.call_later(limits.REQUEST_S, self._look)
         descriptor = transport.get_extra_info("socket").fileno()
         if not self._app.takes(descriptor, len(self._state.connections)):
@@ -184,12 +184,12 @@ class Protocol(asyncio.BufferedProtocol):
             writable.set_result(None)
 
     def shutdown(self) -> None:
-        """Answer what has come, and close. uvicorn calls it when it stops."""
+        """Respond to received requests, then close. Called by uvicorn when it stops."""
         self._last = self._stopping = True
         if self.is_idle():
             self._transport.close()
 
-    # What the limits of all connections say.
+    # Callbacks of the connection limits.
 
     def is_idle(self) -> bool:
         return not self._answering and not self._exchanges
@@ -203,7 +203,7 @@ class Protocol(asyncio.BufferedProtocol):
             self._write(problem(_too_many()))
         self.shutdown()
         if self._transport.get_write_buffer_size():
-            self._transport.abort()  # it does not read: waiting for that would keep the file open
+            self._transport.abort()  # the peer does not read; waiting would keep the file open
 
     def go_on(self) -> None:
         self._in_line = False
@@ -211,16 +211,17 @@ class Protocol(asyncio.BufferedProtocol):
             self._feed_rest()
 
     def authenticate(self) -> None:
-        """A request on this connection has valid credentials. The application calls it."""
+        """Record that a request on this connection has valid credentials. Called by the
+        application."""
         if not self._authenticated:
             self._authenticated = True
             self._connections.authenticate(self)
 
-    # What comes, piece by piece.
+    # Incoming data.
 
     def _feed(self, data: bytes) -> None:
-        """Parse data, up to as many requests as may wait. The rest waits unparsed, which takes the
-        least memory, and nothing more is read."""
+        """Parse data, up to the limit of waiting requests. The rest stays unparsed, which takes the
+        least memory, and reading pauses."""
         begun_ns = 0 if self._authenticated else boot_ns()
         ahead = limits.REQUESTS_AHEAD_MAX if self._authenticated else 1
         at, end = 0, len(data)
@@ -237,7 +238,7 @@ class Protocol(asyncio.BufferedProtocol):
             self._connections.turns.charge(boot_ns() - begun_ns)
 
     def _feed_rest(self) -> None:
-        """Parse what has waited."""
+        """Parse data that waited."""
         rest, self._rest = self._rest, b""
         if rest:
             self._feed(rest)
@@ -246,8 +247,8 @@ class Protocol(asyncio.BufferedProtocol):
             self._transport.resume_reading()
 
     def _piece_end(self, data: bytes, at: int) -> int:
-        """Where to parse to, such that it is at most one request: the end of its head, or of a
-        part of its body."""
+        """The end of the next piece to parse: the end of a head, or of a part of a body. A piece
+        has at most one request."""
         if self._left_bytes:
             return min(at + self._left_bytes, len(data))
         if self._seam:
@@ -274,7 +275,7 @@ class Protocol(asyncio.BufferedProtocol):
         try:
             self._parser.feed_data(piece)
         except httptools.HttpParserUpgrade as upgrade:
-            self._last = True  # no other protocol is spoken here, but one
+            self._last = True  # only WebSocket is supported as another protocol
             if self._handing_over:
                 self._hand_over(piece[upgrade.args[0] :] + data[stop:])
         except httptools.HttpParserError as error:
@@ -283,12 +284,12 @@ class Protocol(asyncio.BufferedProtocol):
             if self._in_head and len(self._headers) > limits.HEADERS_MAX:
                 self._refuse(_head_too_large(f"{limits.HEADERS_MAX} headers"))
             elif self._sent_bytes > limits.SENT_BYTES_MAX:
-                # Of a body that is too large, as it was told, or of what should be none.
+                # The body exceeds its announced length or the limit, or should be empty.
                 self._last = True
                 self._wake()
 
     def _hold(self) -> None:
-        """Count what is kept of unfinished requests, and refuse them if it is too much."""
+        """Count the bytes of incomplete requests, and reject them over the limit."""
         try:
             if self._begun and not self._in_head:
                 self._judge()
@@ -316,7 +317,7 @@ class Protocol(asyncio.BufferedProtocol):
         self._held = budget, size_bytes
 
     def _judge(self) -> None:
-        """Look at the credentials of a request before its body is kept, once."""
+        """Check the credentials of a request once, before its body is buffered."""
         if self._judged or self._discarding:
             return
         self._judged = True
@@ -335,13 +336,13 @@ class Protocol(asyncio.BufferedProtocol):
             self._transport.pause_reading()
 
     def _discard(self, size_bytes: int) -> None:
-        """Leave out what comes behind the last request. If that is too much, it is not read, until
-        the time to linger is over."""
+        """Discard data after the last request. Beyond a limit, stop reading until the linger time
+        ends."""
         self._sent_bytes += size_bytes
         if self._sent_bytes > limits.LINGER_BYTES_MAX:
             self._pause()
 
-    # What the parser says.
+    # Callbacks of the parser.
 
     def _clear(self) -> None:
         self._url = b""
@@ -353,7 +354,7 @@ class Protocol(asyncio.BufferedProtocol):
         self._judged = self._trusted = self._discarding = False
 
     def _forget(self) -> None:
-        """Keep nothing of what is not answered any more."""
+        """Drop the incomplete request."""
         self._body = self._rest = b""
         self._hold_bytes(self._held[0], 0)
 
@@ -361,7 +362,7 @@ class Protocol(asyncio.BufferedProtocol):
         self._url += url
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        # Not what comes after the body: whoever has checked the head has not seen it.
+        # Trailers are ignored: proxies that checked the head have not seen them.
         if self._in_head:
             self._headers.append((name.lower(), value))
 
@@ -381,8 +382,8 @@ class Protocol(asyncio.BufferedProtocol):
         ):
             _admit_framing(version, self._headers)
         if self._parser.should_upgrade() and not _BODY_HEADERS.isdisjoint(headers):
-            # The parser takes what comes for the other protocol, and the body would be missing.
-            raise BadInput("with a body no other protocol can be asked for", code="bad_header")
+            # The parser would treat the body as data of the other protocol.
+            raise BadInput("a request with a body cannot upgrade the protocol", code="bad_header")
         self._left_bytes = int(headers.get(b"content-length", 0))
         if self._left_bytes > limits.MESSAGES_BYTES_MAX:
             self._leave_out(body_too_large(limits.MESSAGES_BYTES_MAX))
@@ -391,7 +392,7 @@ class Protocol(asyncio.BufferedProtocol):
             if not self._discarding:
                 self._transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
             else:
-                # The caller may leave out the body: where its next request begins is not known.
+                # The caller may omit the body, so the start of its next request is unknown.
                 self._exchanges[-1].last = True
 
     def on_body(self, body: bytes) -> None:
@@ -407,7 +408,7 @@ class Protocol(asyncio.BufferedProtocol):
             self._leave_out(body_too_large(limits.MESSAGES_BYTES_MAX))
 
     def _leave_out(self, error: OncewardError) -> None:
-        """Answer before the body has come, and discard the body."""
+        """Respond before the body has arrived, and discard the body."""
         self._body = b""
         self._discarding = True
         path = _path(self._url).partition(b"?")[0]
@@ -421,7 +422,7 @@ class Protocol(asyncio.BufferedProtocol):
             self._handing_over = b"".join([*head, b"\r\n"])
         elif not self._discarding:
             path, _, query = _path(self._url).partition(b"?")
-            body = bytes(self._body)  # itself, if it came in one piece
+            body = bytes(self._body)  # without a copy if it arrived in one piece
             last = not self._parser.should_keep_alive()
             scope = self._scope(path, query)
             self._add(_Exchange(Request(scope, body, self.gone, self._by_name), last=last))
@@ -447,12 +448,12 @@ class Protocol(asyncio.BufferedProtocol):
             and self._parser.get_method() == b"GET"
             and self._parser.get_http_version() == "1.1"
             and self._by_name.get(b"upgrade", b"").lower() == b"websocket"
-            # What came before it would be answered after it.
+            # Otherwise earlier requests would be answered after it.
             and not (self._answering or self._exchanges)
         )
 
     def _hand_over(self, rest: bytes) -> None:
-        """Let the other protocol have the connection."""
+        """Hand the connection over to the WebSocket protocol."""
         self._state.connections.discard(self)
         self._connections.remove(self)
         self._connections.turns.charge(limits.ANONYMOUS_HANDSHAKE_NS)
@@ -473,17 +474,17 @@ class Protocol(asyncio.BufferedProtocol):
         self._exchanges.append(exchange)
         self._wake()
         if len(self._exchanges) > 1:
-            # What is sent before the last one is answered waits on the caller's side.
+            # Data that is sent before the last response stays in the caller's buffers.
             self._pause()
 
     def _refuse(self, error: OncewardError) -> None:
-        """Answer what is no request, behind all that came before it, and read no more."""
+        """Respond to invalid input after all earlier requests, and stop reading."""
         self._last = True
         self._headers = []
         self._forget()
         self._add(_Exchange(problem(error), last=True))
 
-    # Answers.
+    # Responses.
 
     async def _run(self) -> None:
         try:
@@ -509,7 +510,7 @@ class Protocol(asyncio.BufferedProtocol):
                 self._linger()
 
     async def _next(self) -> "_Exchange | None":
-        """What is to be answered next; None at the end."""
+        """Return the next exchange; None at the end."""
         while not self._exchanges:
             if self._last:
                 return None
@@ -523,7 +524,7 @@ class Protocol(asyncio.BufferedProtocol):
         return self._exchanges.popleft()
 
     def _continue(self) -> None:
-        """All is answered: parse what has waited, and read on."""
+        """After the last response, parse data that waited and resume reading."""
         if not self._rest or self._authenticated or self._connections.turns.begin(self):
             self._feed_rest()
         else:
@@ -535,8 +536,8 @@ class Protocol(asyncio.BufferedProtocol):
             waiting.set_result(None)
 
     def _linger(self) -> None:
-        """Close, but not before the caller has read the last answer: what it still sends would
-        reset the connection, and destroy the answer on its way."""
+        """Close after the caller has read the last response. Unread input would reset the
+        connection and destroy that response."""
         self._last = True
         self._forget()
         if self._stopping or self._transport.is_closing():
@@ -555,7 +556,7 @@ class Protocol(asyncio.BufferedProtocol):
         if self._gone.done():
             return
         known, date = self._date
-        if known is not self._state.default_headers:  # uvicorn makes them anew each second
+        if known is not self._state.default_headers:  # uvicorn replaces them every second
             known = self._state.default_headers
             date = b"".join([b"%s: %s\r\n" % header for header in known])
             self._date = known, date
@@ -568,11 +569,11 @@ class Protocol(asyncio.BufferedProtocol):
         self._transport.write(b"".join(parts))
 
     async def gone(self) -> None:
-        """Return when the caller has gone."""
+        """Return when the caller has disconnected."""
         await asyncio.wait([self._gone])
 
     def _look(self) -> None:
-        """Whether it has waited long enough for the caller."""
+        """Check the time limit of the connection."""
         bound_s = limits.REQUEST_S if self._begun else self._keep_s
         taken = self._writable is None
         left_s = bound_s
@@ -582,82 +583,82 @@ class Protocol(asyncio.BufferedProtocol):
             self._timer = self._loop.call_later(left_s, self._look)
         elif taken and self._begun and not self._last:
             self._timer = self._loop.call_later(bound_s, self._transport.abort)
-            why = f"the request did not come within {bound_s:.0f} s"
+            why = f"the request did not arrive within {bound_s:.0f} s"
             self._refuse(BadInput(why, code="too_slow"))
         else:
             self._transport.abort()
 
 
 class _Exchange:
-    """A request; or the response to one that is not read, or is none."""
+    """A request, or the response to a request that is not read or is invalid."""
 
     __slots__ = ("last", "subject")
 
     def __init__(self, subject: Request | Response, *, last: bool = False) -> None:
         self.subject = subject
         self.last = last
-        """Whether the connection ends with it."""
+        """Whether the connection closes after it."""
 
 
 def _with_host(headers: Headers, url: bytes) -> Headers:
-    """The headers with the host of an address that is given in full, which replaces that of the
-    header Host (RFC 9112, 3.2.2). Raises `BadInput` if the address names none."""
+    """Replace the header Host by the host of an absolute URL (RFC 9112, 3.2.2). Raises `BadInput`
+    if the URL has none."""
     found = _AUTHORITY.match(url)
     if found is None:
-        raise BadInput("the address is not understood")
+        raise BadInput("invalid URL in the request line")
     return [(name, found[1] if name == b"host" else value) for name, value in headers]
 
 
 def _admit_framing(version: str, headers: Headers) -> None:
-    """Raise `BadInput` for a head that others on the way may read otherwise (RFC 9112)."""
+    """Raise `BadInput` for a head that proxies may read differently (RFC 9112)."""
     if version not in ("1.0", "1.1"):
-        raise BadInput(f"HTTP/{version} is not supported: use HTTP/1.1")
+        raise BadInput(f"HTTP/{version} is not supported; use HTTP/1.1")
     hosts = sum(name == b"host" for name, _ in headers)
     if hosts > 1 or (hosts == 0 and version == "1.1"):
-        raise BadInput(f"a request has one header Host, not {hosts}", code="bad_header")
+        raise BadInput(f"a request needs exactly one header Host, not {hosts}", code="bad_header")
     values = [value for name, value in headers if name == b"transfer-encoding"]
     if not values:
         return
     if version == "1.0":
-        raise BadInput("HTTP/1.0 has no Transfer-Encoding", code="bad_header")
+        raise BadInput("HTTP/1.0 does not support Transfer-Encoding", code="bad_header")
     codings = [coding.strip().lower() for coding in b",".join(values).split(b",")]
     if codings[-1] != b"chunked" or codings.count(b"chunked") > 1:
         raise BadInput("Transfer-Encoding must end with chunked, once")
     if len(codings) > 1:
         raise BadInput(
-            f"the transfer coding {codings[0][:100].decode('ascii', 'replace')!a} is not "
-            "supported: use chunked alone",
+            f"unsupported transfer coding {codings[0][:100].decode('ascii', 'replace')!a}; "
+            "use chunked alone",
             code="not_implemented",
         )
 
 
 def _path(url: bytes) -> bytes:
-    """Path and query of an address that may be given in full. Raises `BadInput`."""
+    """Path and query of a URL, which may be absolute. Raises `BadInput`."""
     if url.startswith(b"/"):
         return url
     try:
         parsed = httptools.parse_url(url)
     except httptools.HttpParserInvalidURLError as error:
-        raise BadInput("the address is not understood") from error
+        raise BadInput("invalid URL in the request line") from error
     return (parsed.path or b"/") + (b"?" + parsed.query if parsed.query else b"")
 
 
 def _reason(error: httptools.HttpParserError, piece: bytes, *, begins: bool) -> OncewardError:
-    """Why a piece is refused. `begins`: whether it is the first one of a request."""
+    """The error for invalid input. `begins` is whether it is the first piece of a request."""
     reason = error.__context__
     if isinstance(reason, OncewardError):
         return reason
-    # All methods that are parsed begin with a capital letter: so what has begun did.
+    # All parsed methods begin with a capital letter, so a request that has begun did.
     if isinstance(error, httptools.HttpParserInvalidMethodError) and not (
         begins and not piece.lstrip(b"\r\n")[:1].isupper()
     ):
-        return BadInput("the method of the request is not known", code="not_implemented")
-    return BadInput("this is not HTTP, or contradicts itself")
+        return BadInput("unknown method", code="not_implemented")
+    return BadInput("the request is not valid HTTP")
 
 
 def _head_too_large(most: str) -> BadInput:
-    return BadInput(f"the head of a request has at most {most}", code="head_too_large")
+    return BadInput(f"the head of a request must have at most {most}", code="head_too_large")
 
 
 def _too_many() -> Unavailable:
-    return Unavailable("there are too many connections; retry later", code="too_many_connections")
+    return Unavailable("too many connections; retry later", code="too_many_connections")

@@ -1,7 +1,6 @@
 """Rate limits of HTTP requests by caller: a sustained rate and a burst.
 
-Each caller has a store of requests that fills up evenly. It is kept as one number, the time at
-which it will be full again.
+A token bucket for each caller, stored as one number: the time at which it will be full again.
 """
 
 import logging
@@ -19,24 +18,24 @@ logger = logging.getLogger("onceward.http")
 
 
 class Rates:
-    """The stores of all callers of one node; of those who asked last, if there are very many."""
+    """The buckets of all callers of one node; limited to the most recent callers."""
 
     def __init__(self, per_second: float, at_once: int, clock: Clock, meters: Meters) -> None:
-        """`at_once` is how many a store holds; 0: as many as come in a second."""
+        """`at_once` is the size of a bucket; 0 for the number of requests per second."""
         self.per_second = per_second
         self.at_once = at_once or max(int(per_second), 1)
-        # Whole numbers: those that are rounded would refuse one too many.
+        # Integers, since rounding errors of floats would reject one request too many.
         self._gap_ns = round(1e9 / per_second)
         self._clock = clock
         self._meters = meters
         self._full_ns: dict[str, int] = {}
-        """When each is full, those who asked last at the end."""
+        """When each bucket is full, the most recent caller last."""
         self._told_ns: dict[str, int] = {}
-        """When it was logged last that somebody asks too often."""
+        """When the excess of each caller was last logged."""
 
     def take(self, name: str) -> None:
-        """Count a request of a caller. Raises `rate_limited`, with how long to wait, if its store
-        is empty; then it does not count."""
+        """Count a request of a caller. Raises `rate_limited` with the time to wait if the bucket is
+        empty; then it is not counted."""
         now_ns = self._clock.elapsed_ns()
         full_ns = max(self._full_ns.pop(name, now_ns), now_ns)
         wait_ns = full_ns - now_ns - (self.at_once - 1) * self._gap_ns
@@ -46,14 +45,14 @@ class Rates:
             self._meters.count("throttled")
             self._tell(name, now_ns)
             raise Unavailable(
-                f"{name!r} may make {self.per_second:g} requests a second, and {self.at_once} at "
-                f"once: the next one in {wait_ns / 1e9:.3f} s",
+                f"rate limit of {name!r} exceeded: {self.per_second:g} requests a second, "
+                f"{self.at_once} at once; retry in {wait_ns / 1e9:.3f} s",
                 code="rate_limited",
                 retry_after_s=wait_ns / 1e9,
             )
 
     def _tell(self, name: str, now_ns: int) -> None:
-        """Log it, for each caller now and then."""
+        """Log the excess of each caller at intervals."""
         told_ns = self._told_ns.pop(name, None)
         if told_ns is None or now_ns - told_ns >= limits.RATED_TOLD_S * 1e9:
             told_ns = now_ns
@@ -62,8 +61,10 @@ class Rates:
 
 
 def network_of(client: Sequence[Any] | None) -> str:
-    """Whose requests are counted together, by the `client` of an ASGI scope: an IPv4 address, or 64
-    bits of an IPv6 address, which are one subscriber's."""
+    """The unit of rate limits for the `client` of an ASGI scope.
+
+    An IPv4 address, or the /64 network of an IPv6 address, which is one subscriber.
+    """
     return _network(str(client[0])) if client else "unknown"
 
 
@@ -79,7 +80,7 @@ def _network(host: str) -> str:
 
 
 def _keep(found: dict[str, int], name: str, time_ns: int) -> None:
-    """Note it at the end, and forget who is at the beginning if there are too many."""
+    """Add an entry at the end, and drop the oldest beyond the limit."""
     found[name] = time_ns
     if len(found) > limits.RATED_CALLERS_MAX:
         del found[next(iter(found))]

@@ -7,14 +7,14 @@ SESSIONS = "session"
 
 
 class StoredKey(msgspec.Struct, frozen=True):
-    """A key as it is kept; its sort key is its digest."""
+    """A stored API key; its sort key is its digest."""
 
     name: str
-    """The caller's."""
+    """The caller's name."""
     scopes: tuple[str, ...]
     created_ms: int
     by: str
-    """Id of the caller that has made it."""
+    """Id of the caller that created it."""
 
 
 class StoredSession(msgspec.Struct, frozen=True):
@@ -23,4 +23,4 @@ class StoredSession(msgspec.Struct, frozen=True):
     created_ms: int
     until_ms: int
     agent: str = ""
-    """The browser, as it calls itself."""
+    """The user agent of the browser."""

@@ -5,7 +5,7 @@ from onceward.web.records import StoredKey, StoredSession
 
 PART = Part(
     kinds=(
-        Kind("apikey", "{digest}", StoredKey, "an API key that was made while a server ran"),
-        Kind("session", "{caller}#{id}", StoredSession, "a session at the console"),
+        Kind("apikey", "{digest}", StoredKey, "an API key that was created at run time"),
+        Kind("session", "{caller}#{id}", StoredSession, "a session of the console"),
     ),
 )

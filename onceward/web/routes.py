@@ -1,7 +1,7 @@
 """The routing table: method and path to function.
 
-A path is split before it is decoded, so that a name may have a slash in it (as %2F). The same
-table makes the OpenAPI document.
+A path is split before it is decoded, so that names can contain a slash (as %2F). The OpenAPI
+document is generated from the same table.
 """
 
 from collections.abc import Awaitable, Callable, Iterator
@@ -24,22 +24,22 @@ class Route(NamedTuple):
 
     method: str
     path: str
-    """With parameters in braces: /v1/jobs/{id}."""
+    """The path with parameters in braces: /v1/jobs/{id}."""
     handle: Handle
     """Gets the server and the request."""
     summary: str
     takes: Any = None
     """The struct of its body."""
     gives: Any = None
-    """The struct of its answer."""
+    """The struct of its response."""
     statuses: tuple[int, ...] = (200,)
-    """Of answers that are no problems."""
+    """The statuses of successful responses."""
     problems: tuple[str, ...] = ()
-    """The codes of its own problems, beside those of all."""
+    """The codes of its specific problems."""
     query: tuple[str, ...] = ()
     headers: tuple[str, ...] = ()
     public: bool = False
-    """Whether it is answered without credentials."""
+    """Whether it needs no credentials."""
     signs_in: bool = False
     """Whether its body has the credentials."""
     operation: Operation[Any] | None = None
@@ -69,7 +69,7 @@ class Route(NamedTuple):
 
 
 class _Node:
-    """A place in the tree of paths."""
+    """A node in the tree of paths."""
 
     def __init__(self) -> None:
         self.words: dict[str, _Node] = {}
@@ -95,15 +95,17 @@ class Routes:
             self._names[route.path] = _names(route.path)
             assert route.method not in node.routes, route
             node.routes[route.method] = route
-        # Most are asked for again and again. What is found is not changed by anyone.
+        # Most paths are requested repeatedly. Cached results are never modified.
         self._known = lru_cache(limits.ROUTES_KNOWN)(self._look_up)
 
     def __iter__(self) -> Iterator[Route]:
         return iter(self._routes)
 
     def find(self, request: Request) -> Route:
-        """The route of a request, whose parameters are set. Raises `BadInput`: there is none,
-        it takes another method, or a parameter is no text."""
+        """Find the route of a request, and set its parameters.
+
+        Raises `BadInput` for an unknown path, another method, or a parameter that is not text.
+        """
         raw, root = raw_path(request.scope), request.scope.get("root_path", "")
         look_up = self._known if len(raw) <= limits.ROUTE_KNOWN_BYTES else self._look_up
         route, request.parameters = look_up(request.method, raw, root)
@@ -120,20 +122,20 @@ class Routes:
                 after = node.any
                 values.append(text)
             if after is None:
-                raise BadInput("there is nothing at this address", code="not_found")
+                raise BadInput("there is nothing at this path", code="not_found")
             before, node = node, after
         asked, method = method, "GET" if method == "HEAD" else method
         route = node.routes.get(method)
         if route is None and text and before.any is not None and node is not before.any:
-            # A name may be the same as a word: there may be a lock called "renew".
+            # A name can equal a literal word: a lock may be called "renew".
             route = before.any.routes.get(method)
             values.append(text)
         if route is None:
             if not node.routes:
-                raise BadInput("there is nothing at this address", code="not_found")
+                raise BadInput("there is nothing at this path", code="not_found")
             allowed = ", ".join(sorted({*node.routes, *(["HEAD"] if "GET" in node.routes else [])}))
             raise BadInput(
-                f"this address takes {allowed}, not {asked[:20]}",
+                f"this path supports {allowed}, not {asked[:20]}",
                 code="method_not_allowed",
                 allow=allowed,
             )
@@ -141,17 +143,17 @@ class Routes:
 
 
 def _names(path: str) -> list[str]:
-    """Of the parameters in the pattern of a path."""
+    """The names of the parameters in a path pattern."""
     return [word[1:-1] for word in path.split("/") if word.startswith("{")]
 
 
 def words_of(scope: Scope) -> list[str]:
-    """The parts of a path below where the server is mounted. Raises `BadInput`."""
+    """The parts of a path below the mount point of the server. Raises `BadInput`."""
     return _words(raw_path(scope), scope.get("root_path", ""))
 
 
 def raw_path(scope: Scope) -> bytes:
-    """The path of a request as it was sent."""
+    """The path of a request as sent."""
     raw: bytes = scope.get("raw_path") or quote(scope["path"], errors="surrogatepass").encode()
     return raw
 
@@ -174,7 +176,7 @@ def _decode(word: bytes) -> str:
     try:
         text = unquote_to_bytes(word).decode() if b"%" in word else word.decode()
     except UnicodeDecodeError as error:
-        raise BadInput(f"the address is not UTF-8: {error}", code="not_text") from error
+        raise BadInput(f"the path is not UTF-8: {error}", code="not_text") from error
     if "\x00" in text:
-        raise BadInput("an address has no NUL in it", code="bad_name")
+        raise BadInput("a path must not contain NUL", code="bad_name")
     return text

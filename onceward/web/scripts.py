@@ -1,6 +1,6 @@
 """The browser client: serves `/client.js` and its modules.
 
-`make bundle` builds the files in `js`, beside this module, from `clients/js`. They are committed,
+`make bundle` builds the files in `js`, next to this module, from `clients/js`. They are committed,
 and a test rebuilds and compares them.
 """
 
@@ -22,11 +22,11 @@ _KIND = b"text/javascript; charset=utf-8"
 
 
 class Script(NamedTuple):
-    """A script as it is served."""
+    """A script in its served forms."""
 
     text: bytes
     small: bytes
-    """The same, compressed with gzip."""
+    """The script, compressed with gzip."""
     tag: str
 
 
@@ -38,7 +38,7 @@ def bundled(name: str) -> Script:
 
 
 async def script(server: Any, request: Request) -> Response:
-    """Answer with a script, or 304 if the browser has this version."""
+    """Respond with a script, or 304 if the browser has this version."""
     found = bundled(request.route.removeprefix("/"))
     headers = [
         (b"etag", found.tag.encode()),

@@ -37,17 +37,17 @@ def serve(
     welcome: Callable[[str], None] = lambda link: None,
     found: Sequence[Setting] = (),
 ) -> None:
-    """Serve until SIGTERM or SIGINT: then answer what is at hand, hand over, and close.
+    """Serve until SIGTERM or SIGINT, then finish running requests, hand over and close.
 
-    `announce` hears where, once it listens; before that `welcome` hears the address of the console,
-    in dev mode with what signs in there, once. `found` is what the console shows of the settings.
-    Raises `bad_settings`, what `App.start` raises, and what has ended the node, if that was no
-    signal.
+    `announce` is called with the address once the server listens. Before that, `welcome` gets the
+    URL of the console; in dev mode it includes a one-time sign-in. `found` has the settings for the
+    console. Raises `bad_settings`, errors of `App.start`, and the error that ended the node if it
+    was not a signal.
     """
     if settings.dev and not is_loopback(settings.host):
         raise OncewardError(
-            f"without keys anybody could use the server at {settings.host}. Set up keys "
-            "(`onceward token` makes one), or listen at 127.0.0.1.",
+            f"without API keys, anyone could use the server at {settings.host}. Create a key with "
+            "`onceward token`, or listen on 127.0.0.1.",
             code="bad_settings",
         )
     auth = Auth(settings.keys, settings.jwt, dev=settings.dev)
@@ -66,22 +66,23 @@ def serve(
 
 
 def _application(settings: Settings) -> App:
-    """What is served. Raises `bad_settings`, also for what would be set in vain."""
+    """Return the application to serve. Raises `bad_settings`, including for settings without
+    effect."""
     if not settings.app:
         return App(settings.database, name=settings.name)
     app = load_app(settings.app)
     for name, own in (("database", app.url), ("name", app.name)):
         if getattr(settings, name) not in (getattr(Settings(), name), own):
             raise OncewardError(
-                f"the application {settings.app} has a {name} of its own, which it says where it "
-                f"is made: leave --{name} out, and {name} in other settings",
+                f"the application {settings.app} sets its own {name}; "
+                f"leave out --{name} and {name} in other settings",
                 code="bad_settings",
             )
     return app
 
 
 def server_keys_of(settings: Settings) -> list[str]:
-    """The server keys that the settings give, as text. Raises `bad_settings`."""
+    """The server keys from the settings, as text. Raises `bad_settings`."""
     given = {VARIABLE: ",".join(settings.server_key), FILE_VARIABLE: settings.server_key_file}
     texts = given_keys((), given)
     parse_keys(texts)
@@ -89,16 +90,19 @@ def server_keys_of(settings: Settings) -> list[str]:
 
 
 def allow_files(calls: int, connections: int = limits.CONNECTIONS_MAX) -> int:
-    """Let the process have as many open files as the system grants it: each connection is one,
-    and each outward call. Logs if that is not enough for the calls and some connections. Returns
-    how many connections there may be: at least half of the files, even if calls need them."""
+    """Raise the limit of open files to the maximum: each connection and each webhook call needs
+    one.
+
+    Logs a warning if that is too low. Returns the maximum number of connections: at least half of
+    the files, even if calls need them.
+    """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     if hard != resource.RLIM_INFINITY and hard < calls + _FILES_BESIDE_CALLS:
         logger.warning(
-            "this process may have %d files open, too few for %d outward calls at once and for "
-            "connections: raise the limit (ulimit -Hn), or lower webhook_calls",
+            "the limit of %d open files is too low for %d concurrent webhook calls and for "
+            "connections; raise it (ulimit -Hn), or lower webhook_calls",
             *(hard, calls),
         )
     if hard == resource.RLIM_INFINITY:
@@ -107,10 +111,10 @@ def allow_files(calls: int, connections: int = limits.CONNECTIONS_MAX) -> int:
 
 
 def outward_of(settings: Settings) -> Outward | None:
-    """How timers call URLs, by the settings. Raises `bad_settings`."""
+    """The settings of webhook calls. Raises `bad_settings`."""
     if not settings.webhooks:
         return None
-    # In dev mode whoever can call the server is on this machine, and can call it, too.
+    # In dev mode all callers are on this machine, so calls to it are allowed.
     own = ("127.0.0.0/8:*", "[::1]:*") if settings.dev else ()
     outward = Outward(
         allow=(*settings.webhook_allow, *own),
@@ -127,7 +131,7 @@ def outward_of(settings: Settings) -> Outward | None:
         Guard(outward.allow, outward.ports)
     except BadInput as error:
         raise OncewardError(
-            f"the settings are wrong: webhook_allow: {error.message}", code="bad_settings"
+            f"invalid setting webhook_allow: {error.message}", code="bad_settings"
         ) from error
     return outward
 
@@ -180,21 +184,21 @@ async def _serve(
             listener = _Listener(config, server, tell)
             app.node.on_end(listener.leave)
             gc.collect()
-            gc.freeze()  # what is there now stays: no need to look through it again and again
+            gc.freeze()  # objects of the start are permanent; skip them in later collections
             gc.set_threshold(_GARBAGE_OBJECTS, 5, 200)
             await listener.serve(sockets=[listening])
     finally:
         listening.close()
 
 
-# Connections, and what the engine and the interpreter have open.
+# Connections, and files of the engine and the interpreter.
 _FILES_BESIDE_CALLS = 500
-# Hardly anything here is garbage that only a search finds: one every so many new objects will do.
+# Little garbage here is cyclic, so the collector runs rarely.
 _GARBAGE_OBJECTS = 20_000
 
 
 class _Listener(uvicorn.Server):
-    """Lets those who wait go first when it stops: else it would wait for them."""
+    """Ends waiting requests when it stops, so that shutdown does not wait for them."""
 
     def __init__(
         self, config: uvicorn.Config, server: Server, announce: Callable[[], None]
@@ -205,8 +209,8 @@ class _Listener(uvicorn.Server):
         self._signalled = False
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """A signal ends it well, so it does not go on to end the process. A second one lets it
-        wait for nothing more."""
+        """Stop gracefully on a signal, so that uvicorn does not raise it again. A second signal
+        stops immediately."""
         self.force_exit, self._signalled = self._signalled, True
         self.should_exit = True
 
@@ -215,7 +219,7 @@ class _Listener(uvicorn.Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
-        # Not before: whoever hears of it may send a signal at once.
+        # After the handlers are installed, because a caller may send a signal at once.
         self._announce()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
@@ -224,7 +228,7 @@ class _Listener(uvicorn.Server):
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """A socket that listens; 0 takes any port that is free. Raises `bad_settings`."""
+    """Open a listening socket; port 0 selects a free port. Raises `bad_settings`."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listening = socket.socket(family, socket.SOCK_STREAM)
     try:
@@ -234,6 +238,6 @@ def listen(host: str, port: int) -> socket.socket:
     except (OSError, OverflowError, UnicodeError) as error:
         listening.close()
         raise OncewardError(
-            f"cannot listen at {host}:{port}: {error}", code="bad_settings"
+            f"cannot listen on {host}:{port}: {error}", code="bad_settings"
         ) from error
     return listening

@@ -50,17 +50,17 @@ logger = logging.getLogger("onceward.http")
 T = TypeVar("T")
 
 CROWDED = "connections_refused"
-"""The alarm while connections are refused."""
-_CALM = 0.9  # of the connections at which some were refused: below that the alarm ends
+"""The alarm while connections are rejected."""
+_CALM = 0.9  # fraction of the connections at the last rejection; the alarm ends below it
 _COUNTED = "onceward.counted"
-"""In the scope of a request that was counted for its caller."""
+"""Set in the scope of a request that was counted for its caller."""
 
 
 class Server:
-    """Answers the `/v1` API for an application.
+    """Serves the `/v1` API of an application.
 
-    By itself it starts and stops the application when the ASGI server does. Mounted in another
-    one, whose lifespan does not reach it, use it with `async with`.
+    As an ASGI application, it starts and stops the application with the ASGI server. When it is
+    mounted in another application, whose lifespan events do not reach it, use it with `async with`.
     """
 
     def __init__(
@@ -79,22 +79,28 @@ class Server:
         connections: Connections | None = None,
         settings: Sequence[Setting] = (),
     ) -> None:
-        """`work`: whether this process runs the application's handlers, too. `telemetry`: whether
-        it makes OpenTelemetry spans. `append_id`: whether timers in the plain form have their id
-        appended to their URL. `origins`: those of pages that may open WebSocket connections,
-        beside its own. `frame_rate`: how many frames a second are read from a connection.
-        `request_rate`: how many requests a second each caller may make in the long run, and
-        `request_burst` at once; 0: any number, and as many as in a second. `metrics_auth`: whether
-        `/metrics` requires credentials with the scope `metrics`. `connections`: limits of
-        connections, which `onceward serve` applies. `settings`: what the console shows of how it
-        was set up."""
+        """Create a server for an application.
+
+        Args:
+            work: Run the application's handlers in this process.
+            telemetry: Create OpenTelemetry spans.
+            append_id: Append the id of timers in the plain form to their URL.
+            origins: Origins of other pages that may open WebSocket connections.
+            frame_rate: Maximum number of frames per second from one connection.
+            request_rate: Maximum number of requests per second of each caller, on average;
+                0 for no limit.
+            request_burst: Maximum number of requests at once; 0 for as many as in a second.
+            metrics_auth: Require credentials with the scope `metrics` for `/metrics`.
+            connections: Connection limits, which `onceward serve` applies.
+            settings: Settings that the console shows.
+        """
         self.app = app
         self.auth = auth
         self.connections = connections or Connections()
         self.routes = Routes(ROUTES)
         self._mounts = Mounts({**MOUNTED, **app.mounted}, self.routes)
         self.draining = asyncio.Event()
-        """Set when the server stops: whoever waits for something is answered at once."""
+        """Set when the server stops; waiting requests then return immediately."""
         self.append_id = append_id
         self.metrics_auth = metrics_auth
         self.settings = settings
@@ -108,7 +114,7 @@ class Server:
         self._watching: list[asyncio.Task[None]] = []
         self._repeats = Repeats()
         self._crowd = 0
-        """How many connections there were when one was refused last; 0: none is any more."""
+        """The number of connections at the last rejection; 0 after the alarm has ended."""
         self._measured: dict[tuple[str, str, int], tuple[Counter, Histogram]] = {}
 
     @cached_property
@@ -117,7 +123,7 @@ class Server:
         return document(self.routes)
 
     async def start(self) -> Self:
-        """Open the database and begin; raises what `App.start` raises."""
+        """Open the database and start. Raises errors of `App.start`."""
         await self.app.start(work=self._work)
         self._measured.clear()
         self.connections.meters = self.app.store.meters
@@ -151,18 +157,18 @@ class Server:
         return self
 
     def console_link(self) -> str:
-        """The address of the console, with a token that signs in once. For dev mode: whoever gets
-        it may do everything."""
+        """The URL of the console with a one-time sign-in token. For dev mode; it grants full
+        access."""
         return f"/console#enter={self.sessions.link(DEVELOPER, 'dev')}"
 
     def drain(self) -> None:
-        """Let nobody wait any longer; twice is once."""
+        """End all waiting requests. Idempotent."""
         self.draining.set()
         if self._counting is not None:
             self.app.hub.drain()
 
     async def stop(self) -> None:
-        """Finish what is at hand and close; twice is once."""
+        """Finish running requests and close. Idempotent."""
         self.drain()
         if self._counting is not None:
             watching = [self._counting, *self._watching]
@@ -184,11 +190,11 @@ class Server:
         await self.stop()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """As an ASGI application, for servers in which this one is mounted."""
+        """The ASGI interface, for servers in which this one is mounted."""
         await asgi.call(self, scope, receive, send)
 
     async def admit(self, request: Request) -> Admission:
-        """Judge a request for a WebSocket connection. Raises the reason to refuse it."""
+        """Check a request for a WebSocket connection. Raises the reason to reject it."""
         if self._counting is None:
             raise Unavailable("the server is not started", code="node_stopped")
         if request.header(HEADER) is not None:
@@ -196,7 +202,7 @@ class Server:
         return admit(self, request)
 
     async def hear(self, wire: Hearing, admission: Admission) -> None:
-        """Serve a connection that was accepted, until it ends."""
+        """Serve an accepted connection until it ends."""
         rate = limits.FRAMES_RELAYED_PER_S if admission.relayed else self._frame_rate
         session = self.app.hub.connect(wire, admission.caller, relayed=admission.relayed)
         await wire.hear(session, rate)
@@ -219,7 +225,9 @@ class Server:
         if request.method == "HEAD":
             response.body = b""
         if self._counting is not None:  # there are no meters before the start
-            method = request.method if route is not None else "any"  # others are made up by callers
+            method = (
+                request.method if route is not None else "any"
+            )  # unknown routes have methods chosen by callers
             known = self._measured.get((request.route, method, response.status))
             counter, histogram = known or self._measure(request.route, method, response.status)
             counter.value += 1
@@ -227,7 +235,7 @@ class Server:
         return response
 
     def _measure(self, route: str, method: str, status: int) -> tuple[Counter, Histogram]:
-        """The meters for what is answered so."""
+        """The meters for this kind of response."""
         meters, name = self.app.store.meters, route or "none"
         counter = meters.counter("requests", route=name, method=method, status=str(status))
         histogram = meters.histogram("request_seconds", route=name)
@@ -235,7 +243,7 @@ class Server:
         return counter, histogram
 
     def refusal(self, scope: Scope, error: OncewardError) -> Response:
-        """The response to a request whose body is not read. Of the scope, only the path counts."""
+        """The response to a request whose body is not read. Only the path of the scope is used."""
         try:
             mount = self._mounts.at(scope)
         except BadInput:
@@ -243,13 +251,16 @@ class Server:
         return problem(error, _headers(error)) if mount is None else mount.refusal(error)
 
     def vouch(self, request: Request) -> bool:
-        """Whether a request, whose body has not come yet, has valid credentials. Raises
-        `no_credentials` if it has none and needs some, and `BadInput` if nothing answers it."""
+        """Whether a request has valid credentials, before its body is read.
+
+        Raises `no_credentials` if it needs credentials and has none, and `BadInput` for an unknown
+        route.
+        """
         if self._counting is None:
             return False
         route = self._mounts.find(request) or self.routes.find(request)
         if self.sessions.is_signed(request):
-            return True  # whether it was revoked is looked up when the body is there
+            return True  # revocation is checked after the body has arrived
         try:
             self._caller(request)
         except OncewardError:
@@ -259,14 +270,14 @@ class Server:
         return True
 
     def takes(self, descriptor: int, connections: int) -> bool:
-        """Whether a new connection is taken, by its file descriptor and how many there are. None
-        takes a descriptor that is reserved for the engine."""
+        """Whether to accept a new connection, by its file descriptor and the number of connections.
+        Descriptors reserved for the engine are never used."""
         if is_reserved(descriptor):
             self._crowd = connections
             self.app.alarms.raise_(
                 CROWDED,
-                "connections are refused: the process has as many files open as it may, but for "
-                "the reserve of the engine. Raise its limit of open files (ulimit -n).",
+                "connections are rejected: the process has reached its limit of open files, except "
+                "for the reserve of the engine. Raise the limit (ulimit -n).",
             )
             return False
         if connections < self._crowd * _CALM:
@@ -285,7 +296,7 @@ class Server:
                     self._count_at(route, request)
                 return await route.answer(self, request)
             if self.auth.dev and route.public:
-                insist_local(request)  # for other routes `caller` does
+                insist_local(request)  # for other routes `caller` does this
             return await route.handle(self, request)
         except OncewardError as error:
             return self._problem(request, error)
@@ -293,7 +304,7 @@ class Server:
             if isinstance(error, OSError) and error.errno in NONE_LEFT:
                 return self._problem(request, Unavailable(str(error), code="overloaded"))
             logger.exception("%s %s", request.method, request.route)
-            return problem(OncewardError("the server has a bug; it is logged", code="internal"))
+            return problem(OncewardError("internal error; see the server's log", code="internal"))
 
     def _problem(self, request: Request, error: OncewardError) -> Response:
         if error.kind.status >= 500:
@@ -302,31 +313,33 @@ class Server:
                 more = f" ({left_out} more since the last line)" if left_out else ""
                 logger.error("%s %s: %s%s", request.method, request.route, error, more)
             if not self.auth.dev:
-                # Where the database is, and what it says, is for the log.
+                # Details of the database are only for the log.
                 error = OncewardError(f"{error.kind.title}.", code=error.code)
         return problem(error, _headers(error))
 
     def caller(self, request: Request) -> Access:
-        """Who has made a request, or for whom another node makes it. However often one asks that,
-        it counts once as a request of its caller. Raises `no_credentials`, `rate_limited`."""
+        """Return the caller of a request, or the caller for whom another node makes it.
+
+        The request counts once for the caller's rate limit. Raises `no_credentials`,
+        `rate_limited`.
+        """
         caller = self._caller(request)
         self.count(request, caller)
         return caller
 
     def count(self, request: Request, caller: Access) -> None:
-        """Count a request of a caller who has shown valid credentials, once. Raises
-        `rate_limited`."""
+        """Count a request of an authenticated caller once. Raises `rate_limited`."""
         connection = request.scope.get(CONNECTION)
         if connection is not None:
             connection.authenticate()
         if self._rates is not None and _COUNTED not in request.scope:
             request.scope[_COUNTED] = True
-            if not is_from_node(request):  # there it was counted
+            if not is_from_node(request):  # the other node has counted it
                 self._rates.take(caller.id)
 
     def _count_at(self, mount: Mount, request: Request) -> None:
-        """Count a request to a mounted application, which may ask for credentials of its own or
-        none: for its caller, or else for the address it comes from. Raises `rate_limited`."""
+        """Count a request to a mounted application, which may have its own authentication: for its
+        caller, or else for its address. Raises `rate_limited`."""
         assert self._rates is not None
         try:
             self.caller(request)
@@ -350,8 +363,8 @@ class Server:
         return self.auth.caller(authorization, self.app.store.clock.now_ms())
 
     def visitor(self, token: str) -> Access:
-        """Whose token it is. In dev mode `dev:` and a name is a token for anyone who likes to be
-        called that. Raises `no_credentials`."""
+        """Return the caller of a token. In dev mode `dev:NAME` is a valid token for any name.
+        Raises `no_credentials`."""
         if self.auth.dev:
             name = token.removeprefix("dev:")
             if name in ("", token):
@@ -360,12 +373,12 @@ class Server:
         return self.auth.caller(f"Bearer {token}", self.app.store.clock.now_ms())
 
     async def probe(self) -> None:
-        """Find out whether the node can work now; raises what prevents it. Anybody may ask, so
-        one commit is made for all who ask within `limits.PUBLIC_S`."""
+        """Check whether the node can work now; raises the reason otherwise. Public, so one commit
+        serves all requests within `limits.PUBLIC_S`."""
         await self._probed.get()
 
     async def metrics(self) -> bytes:
-        """All metrics as text, computed at most once in `limits.PUBLIC_S`."""
+        """Return all metrics as text, computed at most once in `limits.PUBLIC_S`."""
         return await self._metrics.get()
 
     async def _compute_metrics(self) -> bytes:
@@ -374,8 +387,8 @@ class Server:
         return metrics.text(app.store.meters, self.counts, now_ms, gauges, app.alarms.gauges())
 
     async def patiently(self, request: Request, work: Coroutine[Any, Any, T]) -> T | None:
-        """Do something that may wait long. It is given up, with None, when the caller goes
-        away or the server stops."""
+        """Run a long operation. It is cancelled, with the result None, if the caller disconnects or
+        the server stops."""
         working = asyncio.create_task(work, name="onceward-patient-call")
         gone = asyncio.create_task(request.gone(), name="onceward-disconnect")
         draining = asyncio.create_task(self.draining.wait(), name="onceward-draining")
@@ -391,7 +404,7 @@ class Server:
 
 
 def _headers(error: OncewardError) -> list[tuple[bytes, bytes]]:
-    """Those that go with an error."""
+    """The headers for an error."""
     if error.code in ("no_credentials", "token_expired"):
         return [(b"www-authenticate", b"Bearer")]
     if error.code == "method_not_allowed":
@@ -400,28 +413,30 @@ def _headers(error: OncewardError) -> list[tuple[bytes, bytes]]:
 
 
 def insist_local(request: Request) -> None:
-    """In dev mode nobody is asked for credentials: so no page of another site may get a
-    browser on this machine to call, by its own name or by one that leads here. Raises `wrong_host`,
-    `origin_refused`."""
+    """Reject requests from pages of other sites in dev mode, which needs no credentials.
+
+    A browser on this machine could be made to call it, by its name or by one that resolves here.
+    Raises `wrong_host`, `origin_refused`.
+    """
     host, origin = request.header(b"host"), request.header(b"origin")
     if host is not None and not is_local(host):
         raise BadInput(
-            f"dev mode answers at localhost, not {host[:100]!a}: set up keys for other names",
+            f"dev mode is available at localhost, not {host[:100]!a}; set up keys for other names",
             code="wrong_host",
         )
     foreign = origin is not None and origin.partition("://")[2] != host
-    # Not every request of another page names its origin: images, scripts and the like do not.
+    # Some requests of other pages have no Origin header: images, scripts and similar.
     if foreign or (
         request.header(b"sec-fetch-site") in ("cross-site", "same-site") and not _is_link(request)
     ):
         raise BadInput(
-            "dev mode answers no page of another site: set up keys and allow its origin",
+            "dev mode rejects pages of other sites; set up keys and allow the origin",
             code="origin_refused",
         )
 
 
 def _is_link(request: Request) -> bool:
-    """Whether somebody has followed a link: the page with the link does not see the answer."""
+    """Whether a user followed a link; the page with the link cannot see the response."""
     return (
         request.method in ("GET", "HEAD")
         and request.header(b"sec-fetch-mode") == "navigate"
@@ -430,10 +445,11 @@ def _is_link(request: Request) -> bool:
 
 
 def insist_dev(request: Request) -> None:
-    """For what is mounted, and asks nobody for credentials: raise `no_credentials` outside of dev
-    mode. Only there does nobody but this machine reach the server; what a request says of where it
-    is can be made up."""
+    """Raise `no_credentials` outside of dev mode; for mounted applications without authentication.
+
+    Only dev mode is limited to this machine. Request headers about the host can be forged.
+    """
     server = request.scope.get("onceward")
     if server is None or not server.auth.dev:
-        raise BadInput("this is for dev mode alone", code="no_credentials")
+        raise BadInput("this is available only in dev mode", code="no_credentials")
     insist_local(request)

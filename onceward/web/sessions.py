@@ -1,14 +1,13 @@
 """Browser sessions: signed cookies in place of API keys.
 
-Who signs in at the console, by a link that counts once or by a key, gets a cookie: the caller's
-name and what its token claims, signed with the server key, so that all nodes take it
-and a restart ends no session. No script can read the cookie. It counts only together with a
-header that repeats a token of the session: pages of other origins cannot set that header, and
-cannot know the token, though a browser sends them the cookie's way (all ports of a machine share
-their cookies).
+Signing in at the console, with a one-time link or a key, sets a cookie. It has the caller's name
+and claims, signed with the server key, so that all nodes accept it and it survives restarts.
+Scripts cannot read the cookie. A request must also repeat a token of the session in a header,
+against cross-site requests. Pages of other origins cannot set the header or know the token,
+although browsers share cookies between all ports of a host.
 
-Each session has a record, which every request looks for: without it the session is over, on all
-nodes. So a session ends when its holder signs out, or when it is revoked.
+Each session has a record, which is checked with every request. Signing out and revoking remove the
+record, which ends the session on all nodes.
 """
 
 import hmac
@@ -32,44 +31,44 @@ from onceward.web.http import Request, is_local
 from onceward.web.records import SESSIONS, StoredSession
 
 HEADER = b"onceward-session"
-"""In which a page repeats the token of its session."""
+"""The header in which a page repeats the token of its session."""
 _PURPOSE = "session"
 _FOUND = "onceward.session"
-"""In the scope of a request whose session was looked for; None if it has none that counts."""
+"""The key of the checked session in the scope of a request; None if there is no valid one."""
 _SECURE = "__Host-"
-"""Before the name of a cookie that browsers take over HTTPS alone, and from no other host."""
+"""The prefix of cookies that browsers accept only over HTTPS and only from this host."""
 
 
 class Session(msgspec.Struct, frozen=True):
-    """What a cookie says."""
+    """The contents of a cookie."""
 
     id: str
     caller: str
     """The caller's id."""
     claimed: Claimed
-    """The claims of its token. For an API key it is empty: the key's scopes apply."""
+    """The claims of its token; empty for an API key, whose scopes apply."""
     until_ms: int
     token: str
-    """Which the page repeats in a header."""
+    """The token that the page repeats in a header."""
     credential: str
-    """The digest of the key by which its holder has signed in, or by which its token was signed;
-    with that key, the session ends."""
+    """The digest of the key used to sign in, or of the issuer of the token. The session ends with
+    it."""
     secure: bool
-    """Whether it was opened over HTTPS: then its cookie has the name for that."""
+    """Whether it was opened over HTTPS, which decides the name of its cookie."""
 
 
 class Sessions:
-    """Those of one database."""
+    """The sessions of one database."""
 
     def __init__(self, app: App, holder: Callable[[str, Access], Access | None]) -> None:
-        """`holder`: what a caller may do by now who has signed in with a credential; None if that
-        counts no more."""
+        """`holder` returns the current permissions of a caller with a credential; None if it was
+        revoked."""
         self._app = app
         self._holder = holder
         self._links: dict[str, tuple[Access, str, int]] = {}
 
     def link(self, caller: Access, credential: str) -> str:
-        """A token by which somebody may sign in as this caller, once and soon."""
+        """Create a short-lived token that signs in as this caller once."""
         now_ms = self._app.store.clock.now_ms()
         self._links = {token: one for token, one in self._links.items() if one[2] > now_ms}
         own = [token for token, one in self._links.items() if one[0].id == caller.id]
@@ -80,17 +79,17 @@ class Sessions:
         return token
 
     async def enter(self, link: str, request: Request) -> Session:
-        """Sign in by a link, which then counts no more. Raises `no_credentials`."""
+        """Sign in with a one-time link. Raises `no_credentials`."""
         caller, credential, until_ms = self._links.pop(link, (None, "", 0))
         if caller is None or until_ms <= self._app.store.clock.now_ms():
             raise BadInput(
-                "this link was used already, or is too old: `onceward console` makes a new one",
+                "this link was already used or has expired; create another with `onceward console`",
                 code="no_credentials",
             )
         return await self.open(caller, credential, request)
 
     async def open(self, caller: Access, credential: str, request: Request) -> Session:
-        """A new session. Of one caller's very many, the oldest ends."""
+        """Open a session. Beyond the limit of a caller, the oldest session ends."""
         until_ms = self._app.store.clock.now_ms() + limits.SESSION_MS
         if caller.until_ms is not None:
             until_ms = min(until_ms, caller.until_ms)
@@ -99,7 +98,7 @@ class Sessions:
         session = Session(
             ids.new(), caller.id, caller.claimed, until_ms, ids.token(16), credential, secure
         )
-        self.cookie(session, request)  # or no record is made
+        self.cookie(session, request)  # raises before the record is written
         agent = (request.header(b"user-agent") or "")[: limits.AGENT_CHARS_MAX]
         agent = "".join(char for char in agent if char.isprintable())
 
@@ -114,8 +113,8 @@ class Sessions:
         return session
 
     async def listed(self, whose: str | None, after: str = "") -> tuple[list[SessionSummary], str]:
-        """The sessions of a caller, the oldest first; or of all callers, from behind a place on,
-        and behind which to go on, if there are more."""
+        """List the sessions of a caller, or of all callers, the oldest first; with the cursor of
+        the next page."""
 
         async def fn(tx: Transaction) -> list[Row[StoredSession]]:
             if whose is not None:
@@ -133,8 +132,8 @@ class Sessions:
         return found, rows[-1].key[1] if more else ""
 
     async def revoke(self, whose: str, id_: str | None = None) -> int:
-        """End a session of a caller, or all of them, at once on all nodes. Returns how many there
-        were. Idempotent."""
+        """End a session of a caller, or all of them, on all nodes. Returns their number.
+        Idempotent."""
 
         async def fn(tx: Transaction) -> int:
             if id_ is None:
@@ -150,14 +149,13 @@ class Sessions:
 
     async def _own(self, tx: Transaction, whose: str) -> list[tuple[Key, StoredSession]]:
         start, end = keys.below(whose)
-        # Those who sign in at the same time may be a few more; a commit ends them all.
+        # Concurrent sign-ins may exceed the limit by a few; one commit ends them all.
         most = limits.COMMIT_WRITES_MAX - 2
         rows = await tx.scan(SESSIONS, StoredSession, start=start, end=end, limit=most)
         return [(row.key, row.value) for row in rows]
 
     async def find(self, request: Request) -> Session | None:
-        """The session that the cookie of a request is of, if it counts. The request remembers
-        it."""
+        """Return the valid session of a request's cookie, or None. Cached in the request."""
         if _FOUND not in request.scope:
             session = self._shown(request)
             if session is not None:
@@ -170,7 +168,7 @@ class Sessions:
         return found
 
     def _shown(self, request: Request) -> Session | None:
-        """The session that a cookie says, if it is signed and has not expired."""
+        """The session in a cookie, if it is signed and has not expired."""
         cookies = _cookies(request.header(b"cookie") or "")
         name = name_of(request, secure=True)
         secure = name in cookies
@@ -188,36 +186,38 @@ class Sessions:
         return None if self.holder(session) is None else session
 
     def is_signed(self, request: Request) -> bool:
-        """Whether a request shows a session that this server has signed, with its token. `find`
-        tells whether it still counts."""
+        """Whether a request has a signed session with its token. `find` checks whether it is still
+        valid."""
         token = request.header(HEADER)
         session = None if token is None else self._shown(request)
         return session is not None and _repeats(token or "", session)
 
     def holder(self, session: Session) -> Access | None:
-        """Who has a session, with what they may do by now; None if it counts no more."""
+        """The holder of a session with current permissions; None if it is not valid."""
         caller = Caller.parse(session.caller)
         access = Access(caller, Grants(), session.until_ms, session.claimed)
         return self._holder(session.credential, access)
 
     def caller(self, request: Request) -> Access | None:
-        """Who makes a request by a session; None if it does not say that it is made by one.
-        `find` has looked for it. Raises `no_credentials` if that does not count."""
+        """The caller of a request by its session; None without a session header.
+
+        `find` must have checked it before. Raises `no_credentials` if the session is not valid.
+        """
         token = request.header(HEADER)
         if token is None:
             return None
         session: Session | None = request.scope.get(_FOUND)
         if session is None or not _repeats(token, session):
-            raise BadInput("the session is over: sign in again", code="no_credentials")
+            raise BadInput("the session has ended; sign in again", code="no_credentials")
         insist_own_page(request)
         caller = self.holder(session)
-        assert caller is not None  # or it would not have been found
+        assert caller is not None  # guaranteed by `find`
         return replace(caller, until_ms=session.until_ms)
 
     def cookie(self, session: Session | None, request: Request) -> tuple[bytes, bytes]:
-        """The header that gives a browser its cookie, or takes it away."""
+        """The header that sets or removes the cookie of a browser."""
         text, left_s = "", 0
-        # Over plain HTTP, as on one's own machine, a browser would not keep a secure one.
+        # Browsers do not store secure cookies over plain HTTP, as on localhost.
         secure = _is_secure(request)
         name = name_of(request, secure=secure)
         if session is not None:
@@ -237,17 +237,20 @@ class Sessions:
 
 
 def insist_own_page(request: Request) -> None:
-    """Raise `no_credentials` for a request that a page of another origin makes."""
+    """Raise `no_credentials` for a request from a page of another origin."""
     origin, host = request.header(b"origin"), request.header(b"host")
     if origin is not None and origin.partition("://")[2] != host:
-        raise BadInput("this is for the console's own pages", code="no_credentials")
+        raise BadInput("only pages of the console can do this", code="no_credentials")
     if request.header(b"sec-fetch-site") in ("cross-site", "same-site"):
-        raise BadInput("this is for the console's own pages", code="no_credentials")
+        raise BadInput("only pages of the console can do this", code="no_credentials")
 
 
 def name_of(request: Request, *, secure: bool = False) -> str:
-    """Of the cookie: with the port, since servers on one machine share their cookies. Over HTTPS
-    it has a prefix: no other host can set it, and its path is / so that the name has the root."""
+    """The name of the cookie. It includes the port, since servers on one host share cookies.
+
+    Over HTTPS it has a prefix that excludes other hosts and requires the path /, so the name
+    includes the mount path.
+    """
     port = (request.header(b"host") or "").rpartition(":")[2]
     name = f"onceward_{port}" if port.isascii() and port.isdecimal() else "onceward"
     if not secure:
@@ -265,8 +268,8 @@ def _is_secure(request: Request) -> bool:
 
 
 def _is_over_https(request: Request) -> bool:
-    """Whether a page over HTTPS makes a request, as far as that shows. Browsers send
-    Sec-Fetch-Site over HTTPS alone, but for names of one's own machine."""
+    """Whether a page over HTTPS made a request, as far as detectable. Browsers send Sec-Fetch-Site
+    only over HTTPS and to localhost."""
     host = (request.header(b"host") or "").lower()
     if _is_secure(request) or request.header(b"sec-fetch-site") is None:
         return _is_secure(request)

@@ -24,7 +24,7 @@ PREFIX = "ONCEWARD_"
 
 
 class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """How a server runs."""
+    """The settings of a server."""
 
     database: str = "sqlite:///onceward.db"
     host: str = "127.0.0.1"
@@ -66,7 +66,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def dev(self) -> bool:
-        """Whether nobody needs credentials."""
+        """Whether no credentials are needed."""
         return not self.keys and not self.jwt
 
 
@@ -123,7 +123,7 @@ LISTS = ("webhook_allow", "webhook_ports", "webhook_pauses_s", "origins", "serve
 
 
 class Setting(NamedTuple):
-    """One setting, and where it comes from."""
+    """One setting and its source."""
 
     name: str
     value: Any
@@ -131,7 +131,7 @@ class Setting(NamedTuple):
 
     @property
     def plain(self) -> Any:
-        """The value without what is secret in it."""
+        """The value with secrets masked."""
         value = self.value
         if self.name == "keys":
             return [{"name": key.name, "scopes": list(key.scopes)} for key in value]
@@ -151,15 +151,15 @@ class Setting(NamedTuple):
 
     @property
     def shown(self) -> str:
-        """The same as a text for people."""
+        """The masked value as text."""
         if self.name in SECRET:
             return msgspec.json.encode(self.plain).decode() if self.value else ""
         return ",".join(map(str, self.value)) if self.name in LISTS else str(self.plain)
 
     @property
     def secret(self) -> bool:
-        """Whether who knows the value could pose as a caller, or open the database."""
-        if self.name == "jwt":  # of the other algorithms it is a public key
+        """Whether the value grants access to the server or the database."""
+        if self.name == "jwt":  # other algorithms have public keys
             return any(key.algorithm == "HS256" for key in self.value)
         if self.name == "server_key":
             return bool(self.value)
@@ -175,7 +175,7 @@ def load(
     environment: Mapping[str, str] = os.environ,
     file: str | None = None,
 ) -> tuple[Settings, list[Setting]]:
-    """The settings, and where each comes from. Raises `bad_settings`, `no_such_file`."""
+    """Load the settings, with the source of each. Raises `bad_settings`, `no_such_file`."""
     values: dict[str, Any] = {}
     sources: dict[str, str] = {}
     path = file or environment.get(f"{PREFIX}CONFIG")
@@ -196,7 +196,7 @@ def load(
         settings = msgspec.convert(values, Settings, strict=False)
     except msgspec.ValidationError as error:
         raise OncewardError(
-            f"the settings are wrong: {_why(str(error), sources)}", code="bad_settings"
+            f"invalid settings: {_why(str(error), sources)}", code="bad_settings"
         ) from error
     return settings, [
         Setting(name, getattr(settings, name), sources.get(name, "default"))
@@ -234,10 +234,10 @@ def _for_everyone(path: str) -> bool:
 
 
 def _why(error: str, sources: Mapping[str, str]) -> str:
-    """What is wrong, where it comes from, and what may stand there."""
+    """The invalid value, its source, and the expected values."""
     unknown = [name for name in sources if name not in Settings.__struct_fields__]
     if unknown and "unknown field" in error and "`$" not in error.partition(" - ")[2]:
-        return f"there is no setting {unknown[0]!r} (from {sources[unknown[0]]})"
+        return f"unknown setting {unknown[0]!r} (from {sources[unknown[0]]})"
     name = error.partition("`$.")[2].split("`")[0].split("[")[0]
     if name not in sources:
         return error
@@ -251,11 +251,9 @@ def _from_file(path: str | None) -> dict[str, Any]:
     try:
         return tomllib.loads(Path(path or FILE).read_text(encoding="utf-8"))
     except FileNotFoundError as error:
-        raise OncewardError(f"there is no file {path}", code="no_such_file") from error
+        raise OncewardError(f"file {path} not found", code="no_such_file") from error
     except (OSError, ValueError) as error:
-        raise OncewardError(
-            f"{path or FILE} cannot be read: {error}", code="bad_settings"
-        ) from error
+        raise OncewardError(f"cannot read {path or FILE}: {error}", code="bad_settings") from error
 
 
 def _from_text(name: str, text: str) -> Any:
@@ -265,5 +263,5 @@ def _from_text(name: str, text: str) -> Any:
         return msgspec.json.decode(text)
     except msgspec.DecodeError as error:
         raise OncewardError(
-            f"{PREFIX}{name.upper()} is to be a JSON list: {error}", code="bad_settings"
+            f"{PREFIX}{name.upper()} must be a JSON list: {error}", code="bad_settings"
         ) from error

@@ -1,9 +1,9 @@
 """A site: routes of an application, mounted as an ASGI application.
 
-    site = Site([Route("GET", "/stock/{item}", stock, "What is left of an item")])
+    site = Site([Route("GET", "/stock/{item}", stock, "Stock of an item")])
     app.mount("/shop", site)
 
-A function of a route gets the owner of the site and the request, and returns a `Response`. Errors
+The function of a route gets the owner of the site and the request, and returns a `Response`. Errors
 of Onceward become problem documents, as in the API.
 """
 
@@ -20,7 +20,7 @@ logger = logging.getLogger("onceward.http")
 
 
 class Site:
-    """Answers requests by a table of routes."""
+    """Serves requests with a table of routes."""
 
     def __init__(self, routes: Sequence[Route], owner: Any = None) -> None:
         self.owner = owner
@@ -28,7 +28,7 @@ class Site:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
-            raise RuntimeError(f"a site speaks HTTP, not {scope['type']}")
+            raise RuntimeError(f"a site supports HTTP, not {scope['type']}")
         try:
             request = await asgi.read(scope, receive)
         except OncewardError as error:
@@ -52,7 +52,7 @@ class Site:
     def _problem(self, request: Request, error: OncewardError) -> Response:
         if error.kind.status >= 500:
             logger.error("%s %s: %s", request.method, request.route, error)
-            # What the database says is for the log.
+            # Messages of the database are only for the log.
             error = OncewardError(f"{error.kind.title}.", code=error.code)
         headers = []
         if error.code == "method_not_allowed":

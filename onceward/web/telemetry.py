@@ -10,7 +10,7 @@ from onceward.web.http import Request, Response
 
 
 class Telemetry:
-    """Makes a span for each request, as part of the caller's trace if it names one."""
+    """Creates a span for each request, as part of the caller's trace if the request has one."""
 
     def __init__(self) -> None:
         """Raises `bad_settings` if OpenTelemetry is not installed."""
@@ -24,7 +24,7 @@ class Telemetry:
 
     @contextmanager
     def span(self, request: Request) -> Iterator["Span"]:
-        """A span around the answer to a request."""
+        """A span for the handling of a request."""
         carrier = {
             name: value
             for name in ("traceparent", "tracestate")
@@ -40,7 +40,7 @@ class Telemetry:
 
 
 class Span:
-    """What is known of a request once it is answered."""
+    """Attributes of a request after its response."""
 
     def __init__(self, span: Any, failed: Any) -> None:
         self._span = span
@@ -57,4 +57,4 @@ def _header(request: Request, name: str) -> str | None:
     try:
         return request.header(name.encode())
     except BadInput:
-        return None  # of another trace, or of none: no reason to refuse a request
+        return None  # malformed trace headers are ignored

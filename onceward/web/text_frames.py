@@ -1,38 +1,39 @@
 """Fast parsing of unfragmented WebSocket text messages.
 
-`websockets` reads every kind of frame, with all that can be wrong about it, and takes as long for
-each as a small room does to take a step. A text in one masked frame that has come whole is read
-here. All else is for the library, from the first byte on that is of no such frame; of that it is
-followed where its frames end, to know when the library waits for a new one.
+`websockets` validates every kind of frame, which takes as long as a step of a small room. Complete
+texts in one masked frame are parsed here. All other data goes to the library. This module only
+follows the frame boundaries in it, to know when the library expects a new frame.
 """
 
 try:
     from websockets.speedups import apply_mask
-except ImportError:  # where it was not compiled
+except ImportError:  # the extension is not compiled
     from websockets.utils import apply_mask
 
-_TEXT = 0x81  # the last, and only, frame of a text
+_TEXT = 0x81  # the only frame of a text
 _PONG = 0x8A
 _MASKED = 0x80
 _MASK_BYTES = 4
 
 
 class Texts:
-    """Of one connection, from behind its handshake on."""
+    """The parser of one connection, after its handshake."""
 
     __slots__ = ("_head", "_missing")
 
     def __init__(self) -> None:
         self._missing = 0
-        """How many bytes are yet to come of the frame that the library has a part of."""
+        """The remaining bytes of a frame that the library has begun."""
         self._head = b""
-        """What the library has of a frame whose head has not come whole."""
+        """The bytes of an incomplete frame header that the library has."""
 
     def take(self, data: bytes) -> tuple[list[bytes], int, bytes]:
-        """The whole texts that data begins with; how many frames that were, with those that nobody
-        needs to hear of; and the rest, for the library. It must not be called in the midst of a
-        message that comes in fragments: there a whole text is a mistake, which the library has to
-        see."""
+        """Split data into complete texts, the number of frames including ignored ones, and the rest
+        for the library.
+
+        Must not be called within a fragmented message: a complete text there is an error, which the
+        library must see.
+        """
         texts: list[bytes] = []
         at = frames = 0
         end = 0 if self._missing or self._head else len(data)
@@ -41,7 +42,7 @@ class Texts:
             if size == 126:
                 size, start = int.from_bytes(data[at + 2 : at + 4]), start + 2
                 if size < 126:
-                    break  # it fits into one byte: for the library to judge
+                    break  # not the shortest encoding of the size; the library rejects it
             elif size > 126:  # larger than most, or not masked
                 break
             stop = start + size
@@ -59,7 +60,7 @@ class Texts:
         return texts, frames, rest
 
     def follow(self, data: bytes) -> None:
-        """Note where the frames end in what the library is given."""
+        """Track frame boundaries in data for the library."""
         if self._missing >= len(data):
             self._missing -= len(data)
             return
@@ -76,7 +77,7 @@ class Texts:
 
 
 def _frame_bytes(head: bytes) -> int:
-    """How many bytes a frame has that begins like that, all of it; 0 if that is not told yet."""
+    """The total size of a frame with this beginning; 0 if it is not known yet."""
     if len(head) < 2:
         return 0
     size = head[1] & ~_MASKED

@@ -1,10 +1,9 @@
 """The WebSocket protocol on a socket, after the HTTP upgrade.
 
-`websockets` makes the handshake, parses what comes and closes, without any I/O of its own; but
-texts that come whole are read without it. What goes out was framed once for all its readers, and
-is written as it is. A connection keeps a limited amount for a reader that is slow, and then cuts
-it off; it reads no faster than its rate allows, and hears of a peer that is gone by its missing
-answer to a ping.
+`websockets` (sans-I/O) does the handshake, parsing and closing; complete texts are parsed without
+it. Outgoing messages are framed once for all readers and written unchanged. A limited amount is
+buffered for a slow reader, then its connection is closed. The rate of incoming messages is limited,
+and pings detect peers that are gone.
 """
 
 import asyncio
@@ -36,13 +35,13 @@ _PING = b"\x89\x00"
 _CONTROL = (Opcode.PING, Opcode.PONG, Opcode.CLOSE)
 
 logger = logging.getLogger("onceward.websocket")
-# It tells of every connection that comes and goes.
+# The library logs every connection.
 _quiet = logging.getLogger("onceward.websocket.frames")
 _quiet.setLevel(logging.WARNING)
 
 
 class _Frames(ServerProtocol):
-    """The library's, with a close code of ours for what is ours to tell."""
+    """The library's protocol with our close code for large frames."""
 
     def fail(self, code: CloseCode | int, reason: str = "") -> None:
         if code == CloseCode.MESSAGE_TOO_BIG:
@@ -51,31 +50,31 @@ class _Frames(ServerProtocol):
 
 
 class Hearing(Wire, Protocol):
-    """A wire that tells a listener what comes."""
+    """A wire that passes incoming messages to a listener."""
 
     async def hear(self, listener: Listener, rate: float) -> None:
-        """Tell it from now on, of so many messages a second in the long run; returns when the
-        connection is no more."""
+        """Pass messages to the listener, limited to `rate` per second on average; returns when the
+        connection has ended."""
 
 
 class Admitting(Protocol):
-    """What takes connections: a `Server`."""
+    """Accepts connections: a `Server`."""
 
     @property
     def connections(self) -> Connections:
         """The limits of its connections."""
 
     async def admit(self, request: HttpRequest) -> Admission:
-        """Judge a request for a connection. Raises the reason to refuse it."""
+        """Check a request for a connection. Raises the reason to reject it."""
 
     async def hear(self, wire: Hearing, admission: Admission) -> None:
-        """Serve a connection that was accepted, until it ends."""
+        """Serve an accepted connection until it ends."""
 
 
 class WebSocket(asyncio.BufferedProtocol):
     """One connection, from its handshake on. A `Hearing` for its listener."""
 
-    # Many are written to in each turn, so that each should be in one place of memory.
+    # Slots keep a connection compact in memory, because many are written to in each iteration.
     __slots__ = (
         *("_allowed", "_app", "_authenticated", "_backlog", "_backlog_bytes", "_charged_ns"),
         *("_closing", "_connections", "_drained", "_early", "_early_bytes", "_ended", "_full"),
@@ -90,56 +89,56 @@ class WebSocket(asyncio.BufferedProtocol):
         app_state: dict[str, Any],
         _loop: asyncio.AbstractEventLoop | None = None,
     ) -> None:
-        """As uvicorn calls it. Its application is an `Admitting`."""
+        """The arguments are those of uvicorn. The application is an `Admitting`."""
         self._app: Admitting = config.loaded_app
         self._connections: Connections = self._app.connections
         self._state = server_state
         self._loop = _loop or asyncio.get_running_loop()
-        # Without extensions: so no message is larger than it was on its way.
+        # Without compression, so a message is never larger than its bytes on the wire.
         self._ws = _Frames(max_size=limits.FRAME_BYTES_MAX, logger=_quiet)
         self._request: Request | None = None
         self._response: Response | None = None
         self._early = b""
-        """What has come before the application has accepted."""
+        """Data that arrived before the application accepted."""
         self._authenticated = False
-        """Whether its far end has shown valid credentials."""
+        """Whether the peer has sent valid credentials."""
         self._early_bytes = 0
-        """What has come before that."""
+        """The number of bytes received before that."""
         self._listener: Listener | None = None
         self._gone: asyncio.Future[None] = self._loop.create_future()
         self._closing = False
-        """Whether nothing more is sent: a close frame is on its way."""
+        """Whether sending has ended: a close frame was sent."""
         self._ended = False
-        """Whether all is sent, and what comes is discarded."""
+        """Whether all data is sent and input is discarded."""
         self._full = False
-        """Whether nothing goes straight to the transport: it has as much as it should have, or no
-        more may follow."""
+        """Whether writing directly to the transport is blocked: its buffer is full, or sending has
+        ended."""
         self._backlog: list[bytes] = []
         self._backlog_bytes = 0
         self._slow = False
-        """Whether it was given up, since there was too much of that."""
+        """Whether it was closed because too much data waited for the reader."""
         self._drained: asyncio.Future[None] | None = None
-        """Done when the transport has less again, or nothing more is sent."""
+        """Done when the transport's buffer has room, or sending has ended."""
         self._texts = Texts()
         self._pieces: bytearray | None = None
-        """A message that comes in fragments."""
+        """The received part of a fragmented message."""
         self._rate = float(limits.FRAMES_PER_S)
         self._allowed = self._rate
         self._charged_ns = boot_ns()
         self._holding: set[str] = set()
-        """Why nothing is read just now."""
+        """The reasons why reading is paused."""
         self._heard = True
-        """Whether something has come since the last ping."""
+        """Whether data has arrived since the last ping."""
         self._timer: asyncio.TimerHandle | None = None
 
-    # What the transport says.
+    # Callbacks of the transport.
 
     def connection_made(self, transport: Any) -> None:
         self._transport: asyncio.Transport = transport
         transport.set_write_buffer_limits(high=limits.WRITE_BYTES_HIGH)
         _keep_little(transport.get_extra_info("socket"))
         self._state.connections.add(self)  # type: ignore[arg-type]
-        # The request had a place, which is free again.
+        # The place of the HTTP request is free again.
         self._connections.add(self, transport.get_extra_info("peername"))
 
     def connection_lost(self, error: Exception | None) -> None:
@@ -166,7 +165,7 @@ class WebSocket(asyncio.BufferedProtocol):
             self.data_received(bytes(self._connections.buffer[:count]))
 
     def data_received(self, data: bytes) -> None:
-        """Also called with what came behind the request."""
+        """Also called with data that followed the request."""
         self._heard = True
         if self._ended:
             return
@@ -194,13 +193,13 @@ class WebSocket(asyncio.BufferedProtocol):
             self._early_bytes += len(data)
             if self._early_bytes > limits.HELLO_BYTES_MAX:
                 self.close(TABLE["frame_too_large"].close, "frame_too_large")
-                self._end()  # whatever it answers
+                self._end()  # regardless of the response
 
     def pause_writing(self) -> None:
         self._full = True
 
     def resume_writing(self) -> None:
-        self._full = self._slow or self._closing  # what would follow is missing
+        self._full = self._slow or self._closing  # messages would be missing in between
         backlog = self._backlog
         self._forget()
         if backlog and not self._closing:
@@ -208,13 +207,13 @@ class WebSocket(asyncio.BufferedProtocol):
         self._wake()
 
     def shutdown(self) -> None:
-        """uvicorn calls it when it stops."""
+        """Called by uvicorn when it stops."""
         if self._listener is not None and not self._ended:
             self._listener.drain()
         else:
             self._transport.close()
 
-    # What the limits of all connections say.
+    # Callbacks of the connection limits.
 
     def is_idle(self) -> bool:
         return True
@@ -224,14 +223,14 @@ class WebSocket(asyncio.BufferedProtocol):
         self._transport.close()
 
     def go_on(self) -> None:
-        """It waits for no turn."""
+        """Not used: WebSocket connections do not wait for a share of the loop."""
 
     # The handshake.
 
     def _begin(self, events: list[Any]) -> None:
-        """Ask the application whether to accept, once all of the request is there."""
+        """Ask the application whether to accept, once the request is complete."""
         if not events:
-            self._flush()  # a refusal, if it was no request
+            self._flush()  # an error response for an invalid request
             return
         self._request, *_ = events
         self._response = self._ws.accept(self._request)
@@ -253,7 +252,7 @@ class WebSocket(asyncio.BufferedProtocol):
                 self._accept(admission)
                 await self._app.hear(self, admission)
         except Exception:
-            logger.exception("a connection has failed")
+            logger.exception("a connection failed")
             self.close(TABLE["internal"].close, "internal")
         finally:
             if self._ws.state is CONNECTING and not self._ended:
@@ -295,7 +294,7 @@ class WebSocket(asyncio.BufferedProtocol):
         self._ws.send_response(response)
         self._flush()
 
-    # As the wire of a listener.
+    # The interface for the listener.
 
     async def hear(self, listener: Listener, rate: float) -> None:
         self._listener = listener
@@ -336,7 +335,7 @@ class WebSocket(asyncio.BufferedProtocol):
         self._flush()
         self._holding.clear()
         if not self._transport.is_closing():
-            self._transport.resume_reading()  # the answer to it
+            self._transport.resume_reading()  # to receive the close frame
             self._set_timer(limits.CLOSE_S)
 
     async def drained(self) -> None:
@@ -355,10 +354,10 @@ class WebSocket(asyncio.BufferedProtocol):
         self._authenticated = True
         self._connections.authenticate(self)
 
-    # Frames that are no whole messages, and limits.
+    # Other frames, and limits.
 
     def _read(self, data: bytes) -> int:
-        """Take what the library finds in data; returns how many frames that were."""
+        """Parse data with the library; returns the number of frames."""
         self._ws.receive_data(data)
         events = self._ws.events_received()
         for event in events:
@@ -376,7 +375,7 @@ class WebSocket(asyncio.BufferedProtocol):
         if self._closing or frame.opcode in _CONTROL:
             return
         if frame.opcode is Opcode.BINARY or (frame.opcode is Opcode.CONT and self._pieces is None):
-            self.close(1003, "messages are text")
+            self.close(1003, "messages must be text")
             return
         if self._pieces is None:
             self._pieces = bytearray()
@@ -386,18 +385,18 @@ class WebSocket(asyncio.BufferedProtocol):
             self._listener.receive(message)
 
     def _flush(self) -> None:
-        """Write what the protocol has to say: the handshake, pongs, and the end."""
+        """Write the output of the protocol: handshake, pongs and close frames."""
         for data in self._ws.data_to_send():
             if not data:
                 self._end()
             elif self._full and not self._closing:
-                self.send(data)  # after what waits, and within its limit
+                self.send(data)  # after the waiting messages, and within their limit
             else:
                 self._transport.write(data)
 
     def _end(self) -> None:
-        """All is sent. What still comes is discarded until the peer closes: unread, it would reset
-        the connection, and destroy the close frame on its way."""
+        """Finish after all data is sent. Input is discarded until the peer closes; unread, it would
+        reset the connection and destroy the close frame."""
         self._closing = self._full = self._ended = True
         self._ws.reader.discard()
         self._pieces = None
@@ -415,13 +414,13 @@ class WebSocket(asyncio.BufferedProtocol):
             self._listener.lost()
 
     def _discard(self, size_bytes: int) -> None:
-        """Leave out what comes behind the end; if it is too much, until the time is over."""
+        """Discard input after the end. Beyond a limit, stop reading until the time is over."""
         self._early_bytes += size_bytes
         if self._early_bytes > limits.LINGER_BYTES_MAX:
             self._transport.pause_reading()
 
     def _charge(self, frames: float) -> None:
-        """Count what has come, and read on only when the rate allows it."""
+        """Count received frames, and pause reading to keep the rate."""
         now_ns = boot_ns()
         self._allowed += (now_ns - self._charged_ns) / 1e9 * self._rate
         self._allowed = min(self._allowed, self._rate) - frames
@@ -447,7 +446,7 @@ class WebSocket(asyncio.BufferedProtocol):
         self._backlog, self._backlog_bytes = [], 0
 
     def _wake(self) -> None:
-        """Let those go on who wait for the reader."""
+        """Wake tasks that wait for the reader."""
         drained, self._drained = self._drained, None
         if drained is not None:
             drained.set_result(None)
@@ -458,7 +457,7 @@ class WebSocket(asyncio.BufferedProtocol):
         self._timer = None if after_s is None else self._loop.call_later(after_s, self._look)
 
     def _look(self) -> None:
-        """Whether the peer is still there: it answers pings, and the end of a connection."""
+        """Check that the peer responds to pings and to the close."""
         if self._closing or (not self._heard and not self._holding):
             self._transport.abort()
             return
@@ -468,13 +467,13 @@ class WebSocket(asyncio.BufferedProtocol):
 
 
 def _keep_little(sock: Any) -> None:
-    """Let the system take little that it cannot send yet. What waits for a slow reader waits here,
-    where all who get the same share it; there it would be copied for each of them."""
+    """Keep the kernel's send buffer small. Messages for a slow reader wait here, where all readers
+    share them; the kernel would copy them for each."""
     lowat = getattr(socket, "TCP_NOTSENT_LOWAT", None)
     if lowat is not None and sock is not None and sock.family in (AF_INET, AF_INET6):
         sock.setsockopt(socket.IPPROTO_TCP, lowat, limits.UNSENT_BYTES_MAX)
 
 
 def _short(reason: str) -> str:
-    """What fits into a close frame."""
+    """The part of a reason that fits into a close frame."""
     return reason.encode()[: limits.CLOSE_REASON_BYTES].decode(errors="ignore")

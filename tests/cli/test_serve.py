@@ -108,7 +108,7 @@ def test_handlers_need_nothing_of_a_server(
 ) -> None:
     _uninstall(monkeypatch, "uvicorn", "jwt", "aiohttp")
     assert run("work", "json:loads") == TABLE["bad_settings"].exit
-    assert "is no onceward.App" in complaint(capsys, "bad_settings")
+    assert "is not an onceward.App" in complaint(capsys, "bad_settings")
 
 
 def test_a_module_that_nobody_offers_is_a_bug(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -182,10 +182,10 @@ def test_what_an_application_says_itself_cannot_be_set(
     served = ("serve", "--app", "own_app:app")
     for name in ("database", "name"):
         assert run(*served, f"--{name}", "sqlite:///other.db") == TABLE["bad_settings"].exit
-        assert f"leave --{name} out" in complaint(capsys, "bad_settings")
+        assert f"leave out --{name} and" in complaint(capsys, "bad_settings")
     monkeypatch.setenv("ONCEWARD_DATABASE", "sqlite:///other.db")
     assert run(*served) == TABLE["bad_settings"].exit
-    assert "has a database of its own" in complaint(capsys, "bad_settings")
+    assert "sets its own database" in complaint(capsys, "bad_settings")
 
     # What it says itself may be said again, as where it takes that from the environment.
     async def serve(settings: Settings, app: App, *_: object) -> None:

@@ -53,10 +53,10 @@ async def test_handlers_run_until_a_signal(tmp_path: Path, number: signal.Signal
 @pytest.mark.parametrize(
     ("path", "says"),
     [
-        ("nowhere:app", "'nowhere:app' cannot be loaded: No module named 'nowhere'"),
-        ("shop:till", "'shop:till' cannot be loaded: "),
-        ("shop:onceward", "'shop:onceward' is no onceward.App"),
-        (":app", "':app' cannot be loaded: "),
+        ("nowhere:app", "cannot load 'nowhere:app': No module named 'nowhere'"),
+        ("shop:till", "cannot load 'shop:till': "),
+        ("shop:onceward", "'shop:onceward' is not an onceward.App"),
+        (":app", "cannot load ':app': "),
     ],
 )
 def test_an_application_that_is_not_there_is_one_line(tmp_path: Path, path: str, says: str) -> None:

@@ -103,7 +103,7 @@ async def long_winded(_: ClaimedJob) -> None:
         (surrogate, "OSError: \\udcff is no name"),
         (speechless, "Mute (its message cannot be read)"),
         (unspeakable, "the request cannot be written as JSON"),
-        (far_too_much, "the body of this request has at most"),
+        (far_too_much, "the body of this request must have at most"),
         (cancels_itself, "the handler has cancelled itself"),
         (long_winded, "ValueError: xxx"),
     ],

@@ -90,7 +90,7 @@ def test_an_api_key_tells_who_calls() -> None:
     auth = Auth([ApiKey("ann", digest_of("ow_1"), ("all",)), ApiKey("bob", digest_of("ow_2"), ())])
     assert auth.caller("Bearer ow_1", NOW_MS) == Access(Caller("key", "", "ann"), EVERYTHING)
     assert auth.caller("bearer   ow_2 ", NOW_MS).name == "bob"
-    assert "not known" in refusal(auth, "Bearer ow_3")
+    assert "unknown API key" in refusal(auth, "Bearer ow_3")
 
 
 @pytest.mark.parametrize(
@@ -143,7 +143,7 @@ def test_a_token_cannot_appoint_operators_unless_its_issuer_may() -> None:
     assert caller.may("send", "orders")
     assert not caller.may("send", "mail")
     for action in ("manage", "operate"):
-        with pytest.raises(OncewardError, match="but its issuer's ceiling has not"):
+        with pytest.raises(OncewardError, match="but its issuer's ceiling does not"):
             caller.insist(action, "orders")  # type: ignore[arg-type]
     verifier(ceiling=("all",)).caller(asked, NOW_MS).insist_all()
     managed = verifier(ceiling=("manage:orders",)).caller(asked, NOW_MS)
@@ -184,11 +184,11 @@ def confused() -> str:
 
 def test_a_token_signed_with_the_public_key_as_a_secret_is_refused() -> None:
     auth = verifier("RS256", public(PRIVATE["RS256"]))
-    assert "no key of this server fits" in refusal(auth, f"Bearer {confused()}")
+    assert "no key of this server matches" in refusal(auth, f"Bearer {confused()}")
 
 
 BAD_TOKENS: dict[str, tuple[str, str]] = {
-    "no signature": (by_hand({"alg": "none"}, CLAIMS), "no key of this server fits"),
+    "no signature": (by_hand({"alg": "none"}, CLAIMS), "no key of this server matches"),
     "no signature, spelt otherwise": (by_hand({"alg": "nOnE"}, CLAIMS), "no key of this"),
     "no algorithm": (by_hand({}, CLAIMS, b"x"), "token"),
     "algorithm of another kind": (by_hand({"alg": ["HS256"]}, CLAIMS, b"x"), "token"),
@@ -198,7 +198,7 @@ BAD_TOKENS: dict[str, tuple[str, str]] = {
         ".".join([token().split(".")[0], token(sub="eve").split(".")[1], token().split(".")[2]]),
         "ignature",
     ),
-    "other algorithm": (token("s" * 64, "HS512"), "no key of this server fits"),
+    "other algorithm": (token("s" * 64, "HS512"), "no key of this server matches"),
     "expired": (token(exp=NOW_S - 6), "expired"),
     "no expiry": (token(exp=None), "exp"),
     "expiry that is text": (token(exp=str(NOW_S + 60)), "exp and nbf must be numbers"),
@@ -223,8 +223,8 @@ BAD_TOKENS: dict[str, tuple[str, str]] = {
         token(authorization_details=[{**DETAILS[0], "locations": ["https://elsewhere"]}]),
         "invalid entry",
     ),
-    "not a token": ("hello", "and no API key, which begins with ow_"),
-    "not a token either": ("a.b.c", "this is no token"),
+    "not a token": ("hello", "nor an API key, which begins with ow_"),
+    "not a token either": ("a.b.c", "this is neither a token"),
     "claims that are no object": (by_hand({"alg": "HS256"}, "[]", b"x"), "token"),
 }
 
@@ -305,15 +305,15 @@ BAD_JWT_KEYS = {
         JwtKey("RS256", public(rsa.generate_private_key(65_537, 1_024)), "a"),
         "at least 2048 bits, not 1024",
     ),
-    "no algorithm at all": (JwtKey("none", "", "a"), "'none' is not taken"),
-    "other algorithm": (JwtKey("HS512", "s" * 64, "a"), "'HS512' is not taken"),
+    "no algorithm at all": (JwtKey("none", "", "a"), "unsupported algorithm 'none'"),
+    "other algorithm": (JwtKey("HS512", "s" * 64, "a"), "unsupported algorithm 'HS512'"),
     "nonsense": (JwtKey("RS256", "hello", "a"), "not a public key as PEM"),
     "key of another kind": (JwtKey("ES256", public(PRIVATE["RS256"]), "a"), "not a public key"),
     "other curve": (
         JwtKey("ES256", public(ec.generate_private_key(ec.SECP384R1())), "a"),
         "not a public key",
     ),
-    "private key": (JwtKey("RS256", private_text(PRIVATE["RS256"]), "a"), "is a private one"),
+    "private key": (JwtKey("RS256", private_text(PRIVATE["RS256"]), "a"), "is a private key"),
     "ceiling that means nothing": (
         JwtKey("HS256", SECRET, "a", ceiling=("everything",)),
         "is not a scope",

@@ -118,7 +118,7 @@ def test_an_address_at_its_limit_is_logged_once_and_counted(
     address, total = [record.getMessage() for record in caplog.records]
     assert "192.0.2.1 has 2 connections without credentials" in address
     assert "`proxies`" in address
-    assert "there are 5 connections" in total
+    assert "5 connections are open" in total
     assert connections.meters.total("connections_limited", limit="address") == 7
 
 

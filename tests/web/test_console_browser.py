@@ -121,11 +121,11 @@ def test_every_page_is_there_for_everyone(console: Console) -> None:
 def test_the_link_counts_once_and_who_comes_late_is_told_what_to_do(console: Console) -> None:
     with visiting(console.browser, "401") as page:
         page.goto(console.link)
-        page.get_by_role("alert").get_by_text("used already").wait_for()
+        page.get_by_role("alert").get_by_text("already used").wait_for()
         page.get_by_text("onceward console", exact=True).wait_for()
     with visiting(console.browser, "401") as page:
         page.goto(console.server.url)
-        page.get_by_text("whoever has its terminal").wait_for()
+        page.get_by_text("runs in dev mode").wait_for()
 
 
 def test_stored_text_never_becomes_markup(console: Console) -> None:
@@ -154,11 +154,11 @@ def test_a_jobs_story_leads_to_what_it_has_caused(console: Console) -> None:
         console.open(page, "queues")
         page.get_by_label("Find a job").fill("order-1042")
         page.get_by_role("button", name="Search").click()
-        page.get_by_text("The key order-1042").wait_for()
+        page.get_by_text("Key order-1042").wait_for()
         page.get_by_role("link", name="order-1042").click()
         page.get_by_role("heading", level=1, name="order-1042").wait_for()
         story = page.locator(".story")
-        for text in ("Accepted, and on disk", "Succeeded in attempt 1", "charge card", "warehouse"):
+        for text in ("Accepted and stored", "Succeeded in attempt 1", "charge card", "warehouse"):
             story.get_by_text(text).first.wait_for()
         story.get_by_role("link", name="of mail").click()
         page.locator(".story").get_by_text("Caused by").wait_for()
@@ -184,7 +184,7 @@ def test_who_retries_and_dies_is_told_of_and_dead_letters_are_redriven(console: 
         page.get_by_label("Reason contains").fill("sofas")
         page.get_by_role("button", name="Redrive all").click()
         page.get_by_role("dialog").get_by_role("button", name="Redrive").click()
-        page.get_by_text("4 jobs redriven").first.wait_for()
+        page.get_by_text("Retrying 4 jobs").first.wait_for()
         # They fail again: sofas are still sold.
         failed = console.until(
             page,
@@ -204,11 +204,11 @@ def test_a_doubt_is_settled_by_a_person(console: Console) -> None:
         page.get_by_role("link", name="Settle").click()
         page.get_by_role("heading", name="Was “charge card” done?").wait_for()
         assert grievances(page) == []
-        page.get_by_label("what it returned").fill("{amount")
-        page.get_by_role("button", name="It was done").click()
+        page.get_by_label("its result as JSON").fill("{amount")
+        page.get_by_role("button", name="Mark as done").click()
         page.get_by_text("The result is not JSON").wait_for()
-        page.get_by_label("what it returned").fill('{"amount": 4900}')
-        page.get_by_role("button", name="It was done").click()
+        page.get_by_label("its result as JSON").fill('{"amount": 4900}')
+        page.get_by_role("button", name="Mark as done").click()
         page.locator(".story").get_by_text("Succeeded in attempt").wait_for()
         assert '"paid": 4900' in page.get_by_label("Result", exact=True).inner_text()
 
@@ -228,20 +228,20 @@ def test_a_timer_is_set_watched_fired_and_cancelled(console: Console) -> None:
     with console.visit("4(00|22)") as page:
         console.open(page, "timers?tab=new", "Timers")
         page.get_by_label("Queue, URL or endpoint").fill("parcels")
-        page.get_by_label("Id, if it should").fill("tea")
+        page.get_by_label("Id (optional)").fill("tea")
         page.get_by_label("Body, as JSON").fill('{"cup": 1}')
         page.get_by_label("Seconds, or cron").fill("x")
-        page.get_by_role("button", name="Set the timer").click()
-        page.get_by_role("alert").get_by_text("how many seconds").wait_for()
+        page.get_by_role("button", name="Create timer").click()
+        page.get_by_role("alert").get_by_text("a number of seconds").wait_for()
         page.get_by_label("Seconds, or cron").fill("500")
-        page.get_by_role("button", name="Set the timer").click()
+        page.get_by_role("button", name="Create timer").click()
         page.get_by_role("heading", level=1, name="tea").wait_for()
         page.get_by_text(re.compile(r"^[5-8]:\d\d$")).wait_for()
-        page.get_by_role("button", name="Let it fire now").click()
+        page.get_by_role("button", name="Fire now").click()
         page.locator(".story").get_by_text("Firing 1").wait_for()
         console.open(page, "timers/close-shop", "close-shop")
         page.get_by_role("button", name="Cancel").click()
-        page.get_by_role("dialog").get_by_role("button", name="Cancel it").click()
+        page.get_by_role("dialog").get_by_role("button", name="Cancel timer").click()
         page.locator(".head .chip").get_by_text("cancelled").wait_for()
 
 
@@ -250,7 +250,7 @@ def test_a_call_that_failed_is_seen_and_sent_again(console: Console) -> None:
         console.open(page, "timers/carrier-pickup", "carrier-pickup")
         page.get_by_text("refused the connection").wait_for()
         page.get_by_role("button", name="Resend").click()
-        page.get_by_text("sent again").wait_for()
+        page.get_by_text("Resent with the same id").wait_for()
         page.get_by_text("Attempt 1: failed").nth(1).wait_for()
         console.open(page, "endpoints", "Timers")
         page.get_by_text("failing").wait_for()
@@ -260,7 +260,7 @@ def test_a_call_that_failed_is_seen_and_sent_again(console: Console) -> None:
 def test_a_paused_receiver_is_on_the_overview(console: Console) -> None:
     with console.visit() as page:
         console.open(page, "", "Overview")
-        attention = page.get_by_role("region", name="What needs attention")
+        attention = page.get_by_role("region", name="Needs attention")
         row = attention.get_by_text("Calls to http://127.0.0.1:9 have been paused")
         row.get_by_text("refused the connection").wait_for()
         row.get_by_text(re.compile(r"Next call in \d+ min")).wait_for()
@@ -276,7 +276,7 @@ def test_a_room_is_seen_as_it_was_and_deleted(console: Console) -> None:
         slider.focus()
         slider.press("Home")
         page.get_by_text("as it was at step 0").wait_for()
-        page.get_by_text("It is empty.").wait_for()
+        page.get_by_text("The room is empty.").wait_for()
         slider.press("ArrowRight")
         page.get_by_role("region", name="Map stock").get_by_text("5000").wait_for()
         page.get_by_role("button", name="Live").click()
@@ -284,7 +284,7 @@ def test_a_room_is_seen_as_it_was_and_deleted(console: Console) -> None:
         console.post("rooms", {"id": "old"})
         console.open(page, "rooms/old", "old")
         page.get_by_role("button", name="Delete").click()
-        page.get_by_role("dialog").get_by_role("button", name="Delete it").click()
+        page.get_by_role("dialog").get_by_role("button", name="Delete room").click()
         page.get_by_role("heading", level=1, name="Rooms").wait_for()
         assert "old" not in [room["id"] for room in console.get("rooms")["rooms"]]
 
@@ -295,14 +295,14 @@ def test_a_table_shows_who_sits_and_waits_and_the_last_game(console: Console) ->
         page.get_by_role("link", name="canteen").click()
         seats = page.get_by_role("region", name="Seats")
         seats.get_by_text("ben").wait_for()  # who has won stays
-        page.get_by_label("Where is").fill("ann")
-        page.get_by_role("button", name="Look").click()
-        page.get_by_text("ann waits at place 1").wait_for()
+        page.get_by_label("Find user").fill("ann")
+        page.get_by_role("button", name="Find").click()
+        page.get_by_text("ann is waiting at position 1").wait_for()
         page.get_by_text("after move 6 of 6: ben wins").wait_for()
         slider = page.get_by_label("Replay")
         slider.focus()
         slider.press("Home")
-        page.get_by_text("at the beginning").wait_for()
+        page.get_by_text("at the start").wait_for()
         page.get_by_label("State after the move").get_by_text('"left": 12').wait_for()
         page.get_by_role("button", name="Pause").click()
         page.get_by_role("button", name="Resume").wait_for()
@@ -312,9 +312,9 @@ def test_a_table_shows_who_sits_and_waits_and_the_last_game(console: Console) ->
 def test_holders_and_those_who_wait_are_seen(console: Console) -> None:
     with console.visit() as page:
         console.open(page, "locks/label-printer", "Locks")
-        holders = page.get_by_role("region", name="Who holds it")
+        holders = page.get_by_role("region", name="Holders")
         holders.get_by_text("printer-worker-1").wait_for()
-        waiting = page.get_by_role("region", name="Who waits, in order")
+        waiting = page.get_by_role("region", name="Waiters, in order")
         waiting.get_by_text("printer-worker-2").wait_for()
 
 
@@ -323,10 +323,10 @@ def test_a_key_is_shown_once_and_can_be_removed(console: Console) -> None:
         console.open(page, "settings", "Settings")
         page.get_by_label("Caller").fill("billing")
         page.get_by_label("Scopes, one").fill("everything")
-        page.get_by_role("button", name="Make a key").click()
+        page.get_by_role("button", name="Create key").click()
         page.get_by_role("alert").get_by_text("is not a scope").wait_for()
         page.get_by_label("Scopes, one").fill("send:invoices.*\nlock:x all\n")
-        page.get_by_role("button", name="Make a key").click()
+        page.get_by_role("button", name="Create key").click()
         key = page.locator(".secret").inner_text()
         assert key.startswith("ow_")
         assert grievances(page) == []
@@ -336,15 +336,15 @@ def test_a_key_is_shown_once_and_can_be_removed(console: Console) -> None:
         page.get_by_role("cell", name="send:invoices.*, lock:x all", exact=True).wait_for()
         assert key not in page.content()
         page.get_by_role("button", name="Remove").click()
-        page.get_by_role("dialog").get_by_role("button", name="Remove it").click()
-        page.get_by_text("No keys were made here").wait_for()
+        page.get_by_role("dialog").get_by_role("button", name="Remove key").click()
+        page.get_by_text("No keys were created here").wait_for()
 
 
 def test_it_is_used_by_keyboard_and_remembers_the_theme(console: Console) -> None:
     with console.visit(viewport=DESKTOP, color_scheme="light") as page:
         console.open(page, "", "Overview")
         page.keyboard.press("Tab")
-        assert page.evaluate("document.activeElement.textContent") == "Skip to the content"
+        assert page.evaluate("document.activeElement.textContent") == "Skip to content"
         page.keyboard.press("Enter")
         assert page.evaluate("document.activeElement.id") == "main"
         page.get_by_role("link", name="Locks").focus()
@@ -373,7 +373,7 @@ def test_the_overview_goes_on_when_the_server_comes_back(console: Console) -> No
     with console.visit(forgive) as page:
         console.open(page, "", "Overview")
         console.server.kill()
-        page.get_by_text("Not answering").wait_for()
+        page.get_by_text("Offline").wait_for()
         console.server.start()
         console.server.until_ready()
         page.get_by_text("Live", exact=True).wait_for()
@@ -398,14 +398,14 @@ def test_with_keys_one_signs_in_by_a_key_and_out(console: Console, tmp_path: Pat
         field = page.get_by_label("API key or token")
         field.fill("ow_eve")
         page.get_by_role("button", name="Sign in").click()
-        page.get_by_role("alert").get_by_text("not known").wait_for()
+        page.get_by_role("alert").get_by_text("unknown API key").wait_for()
         assert grievances(page) == []
         field.fill("ow_bob")
         page.get_by_role("button", name="Sign in").click()
         page.get_by_role("heading", level=1, name="Overview").wait_for()
         assert "ow_bob" not in str(page.context.storage_state())
         page.goto(f"{server.url}/#/settings")
-        page.get_by_text("for those who have the scope all").wait_for()
+        page.get_by_text("require the scope all").wait_for()
         # A page of the same machine that has the cookie, and not the token, can do nothing.
         status = page.evaluate(
             "async () => (await fetch('/v1/queues/orders/pause', {method: 'POST'})).status"

@@ -90,7 +90,7 @@ def test_a_token_without_scopes_has_none_of_those_that_are_mapped() -> None:
 
 def test_a_scope_claim_of_another_type_is_refused_where_it_counts() -> None:
     issuer = Issuer(scopes={"chat": ["read:chat"]})
-    with pytest.raises(BadInput, match="not text"):
+    with pytest.raises(BadInput, match="must be text"):
         issuer.read({"scope": ["chat"]})
     assert Issuer().read({"scope": ["chat"]}) == Claimed()
 

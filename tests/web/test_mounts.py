@@ -149,7 +149,7 @@ async def test_what_cannot_be_mounted_is_refused() -> None:
     for prefix in ("/v1", "/timers/x", "/metrics"):
         other = App(NO_APP)
         other.mount(prefix, echo)
-        with pytest.raises(OncewardError, match="the API is there"):
+        with pytest.raises(OncewardError, match="it belongs to the API"):
             Server(other, Auth(dev=True))
     async with app:
         with pytest.raises(BadInput, match="running"):

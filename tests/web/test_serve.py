@@ -224,7 +224,7 @@ def test_a_server_may_have_as_many_files_open_as_the_system_grants(
 def test_a_limit_too_low_for_the_outward_calls_is_told(caplog: pytest.LogCaptureFixture) -> None:
     serve.allow_files(201)
     [told] = caplog.messages
-    assert "700 files open, too few for 201 outward calls" in told
+    assert "the limit of 700 open files is too low for 201 concurrent webhook calls" in told
 
 
 async def test_it_refuses_to_let_others_in_without_keys(tmp_path: Path) -> None:
@@ -251,7 +251,7 @@ async def test_a_port_in_use_is_told(tmp_path: Path) -> None:
         port = taken.getsockname()[1]
         code, error = await ended("--port", str(port), folder=tmp_path)
     assert code == TABLE["bad_settings"].exit
-    assert f"cannot listen at 127.0.0.1:{port}" in error
+    assert f"cannot listen on 127.0.0.1:{port}" in error
     assert not (tmp_path / "onceward.db").exists()
 
 
@@ -289,6 +289,6 @@ def test_settings_are_checked_before_anything_is_opened() -> None:
 
 @pytest.mark.parametrize("port", [-1, 65_536])
 def test_a_port_that_is_none_is_refused(port: int) -> None:
-    with pytest.raises(OncewardError, match="cannot listen at") as refused:
+    with pytest.raises(OncewardError, match="cannot listen on") as refused:
         serve.serve(Settings(database="memory://", port=port), lambda url: None)
     assert refused.value.code == "bad_settings"

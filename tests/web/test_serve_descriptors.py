@@ -1,4 +1,4 @@
-"""File descriptors that run out under a server: connections are refused before the engine is."""
+"""File descriptors that run out under a server: connections are rejected before the engine is."""
 
 import asyncio
 import os
@@ -114,7 +114,7 @@ async def test_connections_leave_the_engine_its_file_descriptors(tmp_path: Path)
         await connection.close()
         lines = [line for line in await log_of(server) if "connections_refused" in line]
         assert len(lines) == 2, "one for each change of state"
-        assert "connections are refused" in lines[0]
+        assert "connections are rejected" in lines[0]
         assert "cleared" in lines[1]
     async with asyncio.timeout(4 * ANSWER_S), served(tmp_path) as server:
         connection = await server.connect()

@@ -25,7 +25,7 @@ async def test_a_caller_that_asks_too_often_is_told_when_to_come_again() -> None
         assert refused.verdict == (429, "rate_limited")
         assert (refused.headers["retry-after"], refused.json["retry"]) == ("2", True)
         assert refused.json["retry_after_s"] == 2.0
-        assert "0.5 requests a second, and 3 at once" in refused.json["detail"]
+        assert "0.5 requests a second, 3 at once" in refused.json["detail"]
         # Nothing was done, whatever is asked for; and the others notice nothing.
         assert (await ann("GET", "/v1/jobs/nothing")).status == 429
         await ben.ok("POST", "/v1/inbox/orders", {"body": 1, "key": "3"})

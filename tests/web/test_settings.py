@@ -112,7 +112,7 @@ def test_a_wrong_setting_is_refused_and_says_where_it_comes_from(what: str) -> N
 
 def test_a_setting_that_is_none_is_refused_with_its_file() -> None:
     Path("odd.toml").write_text("prot = 1\n")
-    with pytest.raises(OncewardError, match=r"there is no setting 'prot' \(from odd\.toml\)"):
+    with pytest.raises(OncewardError, match=r"unknown setting 'prot' \(from odd\.toml\)"):
         load({}, {}, file="odd.toml")
 
 

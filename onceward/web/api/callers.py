@@ -54,7 +54,7 @@ async def resume(call: Call, id_: str) -> api.ResumedCaller:
 async def transfer(call: Call, id_: str, asked: api.TransferCaller) -> api.TransferredCaller:
     id_, to = _named(id_), _named(asked.to)
     if id_ == to:
-        raise BadInput(f"{id_!r} has these already; name another caller in `to`")
+        raise BadInput(f"{id_!r} already owns these; name another caller in `to`")
     store = call.app.store
     await store.run(partial(suspensions.transfer, caller=id_, to=to, by=call.caller.id))
     timers, kept = await call.app.timers.transfer(id_, to)

@@ -43,7 +43,7 @@ async def create(call: Call, asked: api.CreateEndpoint) -> Response:
         except NoSuchEndpoint:
             return await _put(tx, caller, id_, asked, secret), False
         if not _same(known, asked, secret):
-            raise KeyReused(f"another endpoint has the id {id_[:200]!r}", id=id_[:200])
+            raise KeyReused(f"the id {id_[:200]!r} belongs to a different endpoint", id=id_[:200])
         return known, True
 
     with refused_as("bad_endpoint"):
@@ -168,11 +168,11 @@ async def rotate(call: Call, id_: str, asked: api.RotateSecret) -> api.Endpoint:
 
 @answers(api.TEST)
 async def test(call: Call, id_: str) -> Response:
-    """Send a test call by a timer that is due now, with one attempt."""
+    """Send a test call through a timer that is due now, with one attempt."""
     caller = call.caller
     endpoint = await call.app.store.run(lambda tx: endpoints.get(tx, id_, caller=caller.id))
     if not endpoint.url:
-        raise BadInput(f"the endpoint {id_!r} has no url to be called", code="bad_endpoint")
+        raise BadInput(f"endpoint {id_!r} has no url", code="bad_endpoint")
     target = TimerCall(endpoint=id_, body={"type": "test", "endpoint": id_}, attempts_max=1)
     key = idempotency_key(call.request, None)
     view = await call.app.timers.put(Spec(target, delay_ms=0), key=key, caller=caller.caller)
@@ -212,7 +212,8 @@ async def _put(
 
 
 async def _find(call: Call, tx: Transaction, id_: str) -> Endpoint:
-    """The caller's endpoint. The one that signs calls to bare URLs is created when it is used."""
+    """Return the caller's endpoint. The endpoint that signs calls to plain URLs is created on first
+    use."""
     try:
         return await endpoints.get(tx, id_, caller=call.caller.id)
     except NoSuchEndpoint:
@@ -229,8 +230,8 @@ def _same(known: Endpoint, asked: api.CreateEndpoint, secret: str) -> bool:
 
 
 def shown(id_: str, endpoint: Endpoint, secrets_at_ms: int | None = None) -> api.Endpoint:
-    """What its owner is shown of an endpoint, with the secrets that count at a time if one is
-    given."""
+    """The response about an endpoint for its owner; with a time, it includes the secrets valid
+    then."""
     found = api.Endpoint(
         id_, endpoint.url, endpoint.created_ms, endpoint.disabled, _health(endpoint.health)
     )

@@ -13,7 +13,7 @@ from onceward.web.http import Request, Response
 from onceward.web.routes import Route
 from onceward.work.inbox import Receipt
 
-# In a quoted string, as the header Idempotency-Key may be.
+# Escapes in a quoted string, which the header Idempotency-Key may be.
 _ESCAPED = re.compile(r'\\(["\\])')
 
 ROUTES: list[Route] = []
@@ -58,8 +58,8 @@ async def send_many(call: Call, queue: str, batch: api.MessageBatch) -> api.Mess
 def _key(call: Call, queue: str, message: api.Message, header: str | None) -> str:
     """The key of a message: its own, the one from fields of its body, or that of the request.
 
-    The fields come before the header: clients fill the header if no key is given. Raises
-    `BadInput`.
+    Key fields have precedence over the header, because clients fill the header if no key is given.
+    Raises `BadInput`.
     """
     if message.key is not None:
         return message.key
@@ -69,7 +69,7 @@ def _key(call: Call, queue: str, message: api.Message, header: str | None) -> st
 
 
 def idempotency_key(request: Request, key: str | None) -> str | None:
-    """What is the same request, from the header or the body. Raises `BadInput`."""
+    """The idempotency key from the header or the body. Raises `BadInput`."""
     header = request.header(b"idempotency-key")
     if header is not None:
         if len(header) > 1 and header[0] == header[-1] == '"':
@@ -83,7 +83,7 @@ def idempotency_key(request: Request, key: str | None) -> str | None:
 
 def _admit_key(key: str | None) -> None:
     if key is not None and "\x00" in key:
-        raise BadInput("an idempotency key has no NUL character", code="bad_key")
+        raise BadInput("an idempotency key must not contain NUL", code="bad_key")
 
 
 def _options(message: api.Message) -> dict[str, Any]:

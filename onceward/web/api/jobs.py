@@ -32,14 +32,14 @@ answers = binder(ROUTES)
 
 
 def shown_result(state: str, result: Any) -> Any:
-    """The result of a job, if it has succeeded: null is a result, and is shown."""
+    """The result of a job if it has succeeded; null is a valid result."""
     if state != "succeeded":
         return None
     return _NULL if result is None else result
 
 
 def view(id_: str, job: Job) -> api.Job:
-    """A job as callers see it."""
+    """The response about a job."""
     return api.Job(
         id_,
         job.queue,
@@ -210,7 +210,7 @@ async def list_(call: Call, asked: api.FindJobs) -> api.JobPage:
         most=asked.limit,
         until_ns=store.clock.elapsed_ns() + limits.PAGE_MS * 1_000_000,
     )
-    await store.run(_nothing)  # what was seen is durable when this has returned
+    await store.run(_nothing)  # the jobs read are durable after this returns
     found = [_summary(id_, line) for id_, line in page.found]
     return api.JobPage(found, scanned, call.seal(page.next))
 
@@ -230,7 +230,7 @@ async def history(call: Call, id_: str) -> api.JobHistory:
         differences = known.differences if known else 0
         shown = api.JobHistory(view(id_, job), job.caller, until_ms, differences, [], None, [])
         if _works(call, job.queue):
-            # Steps and effects of a handler are not for everyone who may send to it.
+            # Steps and external calls are shown only to workers and operators, not to every sender.
             shown.steps = await _steps(tx, id_, job)
             shown.cause = await _effect(call, tx, job.cause) if job.cause else None
             shown.effects = [await _effect(call, tx, effect) for effect in job.effects]
@@ -240,7 +240,7 @@ async def history(call: Call, id_: str) -> api.JobHistory:
 
 
 async def _visible(call: Call, tx: Transaction, id_: str) -> Job:
-    """A job that the caller may see. Raises `NoSuchJob`."""
+    """Return a job that the caller may see. Raises `NoSuchJob`."""
     job = await call.app.node.schedule.get(tx, id_)
     own = job.caller == call.caller.id and may_enter(call.app.node, call.caller, "send", job.queue)
     if own or _works(call, job.queue):
@@ -249,14 +249,14 @@ async def _visible(call: Call, tx: Transaction, id_: str) -> Job:
 
 
 async def _managed(call: Call, tx: Transaction, id_: str) -> Job:
-    """A job that the caller may manage. Raises `NoSuchJob`, `not_allowed`."""
+    """Return a job that the caller may manage. Raises `NoSuchJob`, `not_allowed`."""
     job = await _visible(call, tx, id_)
     call.caller.insist("manage", job.queue)
     return job
 
 
 async def _workable(call: Call, tx: Transaction, id_: str) -> Job:
-    """A job that the caller may work on. Raises `NoSuchJob`."""
+    """Return a job that the caller may work on. Raises `NoSuchJob`."""
     job = await call.app.node.schedule.get(tx, id_)
     if not may_enter(call.app.node, call.caller, "work", job.queue):
         raise NoSuchJob(f"job {id_} not found", id=id_)  # as for an unknown id
@@ -283,7 +283,8 @@ def _claimed(claim: Claim) -> api.ClaimedJob:
 
 
 async def _by_key(call: Call, key: str, queue: str | UnsetType) -> api.JobPage:
-    """The jobs of an idempotency key, of all known senders: each sender has keys of its own."""
+    """Return the jobs with an idempotency key, of all known senders; each sender has separate
+    keys."""
     server, app, caller = call.server, call.app, call.caller
     names = {*app.node.queue_settings.names(), *server.counts.queues}
     names.update(its_queue for its_queue, _, _ in app.senders)
@@ -295,7 +296,7 @@ async def _by_key(call: Call, key: str, queue: str | UnsetType) -> api.JobPage:
     ]
     admit_key(key, "")
     if "\x00" in key:
-        raise BadInput("an idempotency key cannot contain NUL", code="bad_key")
+        raise BadInput("an idempotency key must not contain NUL", code="bad_key")
     places = [dedupe_key(name, sender, key) for name in queues for sender in sorted(senders)]
     found: list[api.JobSummary] = []
     for first in range(0, min(len(places), limits.LIST_MAX), limits.PAGE_JOBS):

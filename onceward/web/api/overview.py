@@ -132,7 +132,7 @@ def _queues(server: "Server", caller: Access) -> list[api.QueueActivity]:
 
 
 def _weight(line: api.QueueActivity) -> float:
-    """How much there is to see of a queue."""
+    """The sort weight of a queue: how active it is."""
     return line.accepted + line.succeeded + sum(line.jobs.values())
 
 
@@ -140,7 +140,7 @@ def _attention(
     server: "Server", caller: Access, queues: list[api.QueueActivity]
 ) -> list[api.Attention]:
     clock, found = server.app.store.clock, list[api.Attention]()
-    if caller.may("operate", ""):  # that is, all of it: alarms are about the whole node
+    if caller.may("operate", ""):  # only with full access, since alarms are about the whole node
         for alarm in server.app.alarms:
             found.append(api.Attention("alarm", alarm.code, 0, alarm.since_ms, alarm.message))
     if clock.jump_ms:
@@ -160,7 +160,7 @@ def _attention(
 
 
 def _paused(server: "Server", caller: Access) -> list[api.Attention]:
-    """One entry for each receiver that calls wait for, however many callers these are of."""
+    """One entry for each receiver with waiting calls, for all of its callers."""
     found: dict[str, api.Attention] = {}
     delivery = server.app.delivery
     for one in [] if delivery is None else delivery.receivers.list_paused():

@@ -19,7 +19,7 @@ from onceward.work import bulk
 from onceward.work.bulk import Page
 from onceward.work.internal_queues import insist_on_entry
 
-# Settings that callers cannot change: they would open a queue of the application to callers.
+# Settings that callers cannot change, because they would open a queue of the application.
 _OF_THE_APPLICATION = {"internal", "remote_work"}
 
 ROUTES: list[Route] = []
@@ -47,11 +47,11 @@ async def configure(call: Call, queue: str, settings: api.QueueSettings) -> api.
     for name in _OF_THE_APPLICATION & changes.keys():
         if changes[name] != getattr(before, name):
             raise OncewardError(
-                f"{name} of {queue!r} is set by the application's code: app.queue(…)",
+                f"{name} of {queue!r} can only be set in the application's code, with app.queue(…)",
                 code="not_allowed",
             )
     if settings.failure_queue and settings.failure_queue != before.failure_queue:
-        # A failed job of this queue sends to that one.
+        # A failed job of this queue sends a job to that one.
         insist_on_entry(call.app.node, call.caller, "send", settings.failure_queue)
     await call.app.queues.change(queue, changes)
     return _view(call, queue)
@@ -74,7 +74,7 @@ async def failed(call: Call, queue: str, asked: api.FailedJobsQuery) -> api.Fail
     admit_queue(queue)
     after: str | None = _admit_cursor(asked.after)
     page, page_bytes = api.FailedJobs([], None), 0
-    # Large jobs make a short page.
+    # Large jobs make shorter pages.
     while after is not None and len(page.jobs) < asked.limit and page_bytes < limits.PAGE_BYTES_MAX:
         most = min(asked.limit - len(page.jobs), limits.PAGE_JOBS)
         found = await call.app.queues.failed(queue, after=after, limit=most)
@@ -102,7 +102,7 @@ async def redrive(call: Call, queue: str, asked: api.RedriveJobs) -> api.Changed
             and (asked.since_ms is None or job.ended_ms >= asked.since_ms)
         )
 
-    # Jobs that fail again meanwhile are left out, so that a redrive ends.
+    # Jobs that fail again during a redrive are skipped, so that it ends.
     before, _, start = asked.after.partition("/")
     if before and not (before.isascii() and before.isdigit() and len(before) <= 16):
         raise _bad_cursor()
@@ -135,7 +135,7 @@ async def purge(call: Call, queue: str, asked: api.PurgeJobs) -> api.ChangedJobs
 async def _for_a_while(
     call: Call, start: str, page: Callable[[str, Transaction], Awaitable[Page]]
 ) -> api.ChangedJobs:
-    """Make as many commits of a long change as fit into one request, and at least one."""
+    """Make the commits of a long change that fit into one request, at least one."""
     clock, changed, next_ = call.app.store.clock, api.ChangedJobs(0, None), _admit_cursor(start)
     until_ns = clock.elapsed_ns() + limits.PAGE_MS * 1_000_000
     while True:

@@ -68,9 +68,12 @@ async def list_(call: Call, asked: api.RoomsQuery) -> api.RoomPage:
 async def _readable(
     call: Call, prefix: str, meta: dict[str, Any], after: str, limit: int
 ) -> tuple[list[Found], bool]:
-    """The next rooms that the caller can read, at most `limit`, and whether there may be more; if
-    so, there is at least one. Skips other rooms for as long as a request may take, and until it
-    has found one."""
+    """Return the next rooms that the caller can read, at most `limit`, and whether there may be
+    more.
+
+    Other rooms are skipped until the time limit of a request, but at least one room is returned if
+    there may be more.
+    """
     found: list[Found] = []
     clock = call.app.store.clock
     until_ns = clock.elapsed_ns() + limits.PAGE_MS * 1_000_000
@@ -161,7 +164,7 @@ async def history(call: Call, id_: str, asked: api.HistoryQuery) -> api.RoomHist
 
 
 def _page(entries: list[Entry]) -> list[api.RoomEntry]:
-    """As many entries as fit into a response, and at least one."""
+    """The entries that fit into a response, at least one."""
     size, fit = 0, 0
     for entry in entries:
         size += len(msgspec.json.encode(entry))
@@ -203,11 +206,11 @@ async def broadcast(call: Call, id_: str, asked: api.Broadcast) -> api.Broadcast
 
 
 class _Stored(NamedTuple):
-    """Maps or lists: the contents of a room that are stored under names."""
+    """Maps or lists: the named contents of a room."""
 
     kind: Literal["maps", "lists"]
     contents: Callable[[str, Any], Any]
-    """Makes a response from a name and the values or items."""
+    """Builds a response from a name and the values or items."""
     read: Callable[[Rooms, Transaction, str, str], Awaitable[Any]]
     make: Callable[..., Awaitable[None]]
     drop: Callable[..., Awaitable[None]]
@@ -217,7 +220,7 @@ class _Stored(NamedTuple):
         found = await self._found(call, id_, name)
         if found is None:
             what = self.kind.removesuffix("s")
-            raise BadInput(f"there is no {what} {name[:100]!a} in the room", code="not_found")
+            raise BadInput(f"{what} {name[:100]!a} not found in the room", code="not_found")
         return self.contents(name, found)
 
     async def put(self, call: Call, id_: str, name: str, asked: api.ValueSchema) -> Any:
@@ -268,7 +271,7 @@ async def put_presence(
     call: Call, id_: str, name: str, asked: api.ValueSchema
 ) -> api.PresenceContents | Response:
     async def make(tx: Transaction) -> None:
-        await call.app.rooms.info(tx, id_)  # a presence has nothing to store but its schema
+        await call.app.rooms.info(tx, id_)  # only the schema of a presence is stored
 
     await _put(call, id_, "presences", name, asked.schema, make)
     return await get_presence(call, id_, name)
@@ -308,7 +311,9 @@ async def _put(
 
 
 async def _websocket(server: Any, request: Request) -> Response:
-    raise BadInput("this address speaks WebSocket: see the protocol", code="upgrade_required")
+    raise BadInput(
+        "this path is for WebSocket only; see the protocol of rooms", code="upgrade_required"
+    )
 
 
 ROUTES.append(Route.of(api.CONNECT, _websocket))
@@ -321,7 +326,7 @@ async def _info(call: Call, id_: str) -> Info:
 def _admit_id(id_: str) -> None:
     admit_room(id_)
     if "\x00" in id_:
-        raise BadInput("a room's id has no NUL in it", code="bad_name")
+        raise BadInput("a room's id must not contain NUL", code="bad_name")
 
 
 def _members(call: Call, id_: str) -> int:

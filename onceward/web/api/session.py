@@ -27,15 +27,16 @@ answers = binder(ROUTES)
 async def enter(server: "Server", request: Request) -> Response:
     insist_own_page(request)
     if server.auth.dev:
-        server.caller(request)  # who is on another machine has no business here
+        server.caller(request)  # dev mode is only for callers on this machine
     asked = parse(await request.body(), api.SignIn)
     if bool(asked.link) == bool(asked.token):
-        raise BadInput("sign in by a link or by a token, one of them")
+        raise BadInput("sign in with either a link or a token")
     if asked.link:
         session = await server.sessions.enter(asked.link, request)
     elif server.auth.dev:
         raise BadInput(
-            "in dev mode there are no keys: `onceward console` makes a link", code="no_credentials"
+            "in dev mode there are no keys; create a sign-in link with `onceward console`",
+            code="no_credentials",
         )
     else:
         bearer = f"Bearer {asked.token.strip()}"
@@ -50,7 +51,9 @@ async def get(server: "Server", request: Request) -> Response:
     insist_own_page(request)
     session = await server.sessions.find(request)
     if session is None:
-        raise BadInput("nobody is signed in", code="no_credentials", dev=server.auth.dev)
+        raise BadInput(
+            "there is no session; sign in first", code="no_credentials", dev=server.auth.dev
+        )
     holder = server.sessions.holder(session)
     if holder is not None:
         server.count(request, holder)
@@ -69,11 +72,16 @@ async def leave(server: "Server", request: Request) -> Response:
 
 @answers(api.LINK)
 async def link(call: Call) -> api.SignInLink:
-    """Links are for people at a terminal: a page could read what its browser asks for. A session
-    cannot create one, because it ends with its key and the session of the link would not."""
+    """Create a sign-in link. Only for terminals, since a page could read the response.
+
+    A session cannot create one, because a session ends with its key and that of the link would not.
+    """
     server, request = call.server, call.request
     if any(request.header(name) is not None for name in (b"origin", b"sec-fetch-site", HEADER)):
-        raise BadInput("links are not for pages: ask from a terminal", code="no_credentials")
+        raise BadInput(
+            "pages cannot create sign-in links; use `onceward console` in a terminal",
+            code="no_credentials",
+        )
     credential = server.auth.credential(request.header(b"authorization"))
     return api.SignInLink(server.sessions.link(call.caller, credential))
 
@@ -81,7 +89,9 @@ async def link(call: Call) -> api.SignInLink:
 @answers(api.LIST)
 async def list_(call: Call, asked: api.FindSessions) -> api.SessionPage:
     if len(asked.after.encode()) > limits.SORT_BYTES_MAX or "\x00" in asked.after:
-        raise BadInput("after is the member next of the last page", code="bad_parameter")
+        raise BadInput(
+            "after is not a cursor; use the member `next` of the last page", code="bad_parameter"
+        )
     if asked.everyone:
         call.caller.insist_all()
     sessions, whose = call.server.sessions, None if asked.everyone else call.caller.id
@@ -106,12 +116,13 @@ async def revoke_all(call: Call, asked: api.WhoseSessions) -> api.RevokedSession
 
 
 def _whose(call: Call, asked: api.WhoseSessions) -> str:
-    """Whose sessions to revoke: the caller's own, or with the scope `all` those of any caller."""
+    """The caller whose sessions to revoke: the caller itself or, with the scope `all`, any
+    caller."""
     whose = call.caller.id if asked.caller is UNSET else asked.caller
     if whose != call.caller.id:
         call.caller.insist_all()
         if not 0 < len(whose.encode()) <= limits.SORT_BYTES_MAX // 2:
-            raise BadInput("caller is the id of a caller", code="bad_parameter")
+            raise BadInput("caller must be the id of a caller", code="bad_parameter")
     return whose
 
 
@@ -140,7 +151,7 @@ def _view(server: "Server", session: Session) -> api.Session:
     )
 
 
-# These answer browsers that have no credentials yet, or are about to give them up.
+# These serve browsers that have no credentials yet, or are about to drop them.
 ROUTES += [
     Route.of(api.ENTER, enter),
     Route.of(api.GET, get),

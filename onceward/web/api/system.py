@@ -20,7 +20,7 @@ _PAGE = files("onceward.web").joinpath("api.html").read_bytes()
 
 
 def _digest(tag: str) -> str:
-    """The one script or style of the page, as a Content-Security-Policy names it."""
+    """The digest of the page's only script or style, for the Content-Security-Policy."""
     [text] = re.findall(rf"<{tag}[^>]*>(.*?)</{tag}>".encode(), _PAGE, re.DOTALL)
     return f"'sha256-{b64encode(sha256(text).digest()).decode()}'"
 
@@ -37,12 +37,12 @@ _HEADERS = [
 
 
 async def healthz(server: "Server", request: Request) -> Response:
-    """The process runs and answers. Whether storage works is for readiness to say."""
+    """Respond if the process runs. The readiness check covers the storage."""
     return Response.of(api.Health("ok"))
 
 
 async def readyz(server: "Server", request: Request) -> Response:
-    """Whether it can do its work now. Raises what hinders it."""
+    """Respond if the node can work now. Raises the reason otherwise."""
     if server.draining.is_set():
         raise Unavailable("the server is stopping", code="node_stopped")
     await server.probe()

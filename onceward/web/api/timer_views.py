@@ -10,20 +10,19 @@ from onceward.recurrence import Cron, Interval
 from onceward.schedule import Job
 from onceward.webhooks.timers import WEBHOOKS, Call, Timer, View
 
-# How many of the times to come are told of one that repeats.
+# The number of future times in the response about a recurring timer.
 _TIMES = 5
 _MASKED = "***"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def masked(headers: dict[str, str]) -> dict[str, str]:
-    """The names of headers without their values, which may be credentials."""
+    """Headers without their values, which may be credentials."""
     return dict.fromkeys(headers, _MASKED)
 
 
 def shown(view: View, now_ms: int, viewer: str, times: int = _TIMES) -> api.Timer:
-    """What a caller is shown of a timer, with so many of the times to come. Values of headers are
-    for its owner."""
+    """The response about a timer, with `times` future times. Only its owner sees header values."""
     timer, active = view.timer, view.timer.state == "active"
     found = api.Timer(
         view.id,
@@ -115,6 +114,9 @@ def _log(job: Job) -> list[api.TimerAttempt]:
 
 
 def _said(job: Job, value: Any, name: str) -> Any:
-    """What the job of a call says under a name. Whoever may send to its queue, or work for it, may
-    have put anything there; and what is in jobs of other queues is for who may look at them."""
+    """A member of the body or result of a call's job.
+
+    Only for the webhook queue: jobs of other queues have their own access rules, and senders and
+    workers may have stored any value.
+    """
     return value.get(name) if job.queue == WEBHOOKS and isinstance(value, dict) else None

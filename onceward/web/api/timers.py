@@ -103,14 +103,14 @@ async def list_(call: Call, asked: api.FindTimers) -> api.TimerPage:
     whose = APPLICATION if asked.app else caller.caller
     if len(asked.prefix.encode()) > limits.TIMER_ID_BYTES_MAX:
         raise BadInput(
-            f"prefix has at most {limits.TIMER_ID_BYTES_MAX} bytes", code="bad_parameter"
+            f"prefix must have at most {limits.TIMER_ID_BYTES_MAX} bytes", code="bad_parameter"
         )
     after = call.unseal("after", asked.after)
     clock, page, page_bytes = call.app.store.clock, api.TimerPage([], None), 0
     until_ns = clock.elapsed_ns() + limits.PAGE_MS * 1_000_000
     seen: str | None = None
-    # Few may be in that state, and some are large: then a page is shorter than asked for. Where the
-    # next one begins is told by a timer that is there for the caller.
+    # Few timers may match, and some are large, so a page can be shorter than `limit`. The cursor is
+    # always a timer that the caller can see.
     while True:
         most = min(limit - len(page.timers), limits.PAGE_JOBS)
         views = await call.app.timers.find(
@@ -144,7 +144,7 @@ async def list_(call: Call, asked: api.FindTimers) -> api.TimerPage:
 async def move(call: Call, id_: str, whose: api.WhoseTimer, asked: api.MoveTimer) -> api.Timer:
     with refused_as("bad_timer"):
         if (asked.at is None) == (asked.delay_ms is None):
-            raise BadInput("a timer is moved by at or by delay_ms, one of them")
+            raise BadInput("give either at or delay_ms to move a timer")
         at_ms = _due_ms(asked.at)
         delay_s = None if asked.delay_ms is None else asked.delay_ms / 1000
 
@@ -171,9 +171,7 @@ async def resend(call: Call, id_: str, asked: api.WhoseTimer) -> api.Timer:
         if isinstance(target, Send) and view.caller:
             insist_on_entry(call.app.node, call.caller, "send", target.queue)
         if view.job is None:
-            raise NotFailed(
-                f"the timer {view.id[:200]!r} has no firing that failed", id=view.id[:200]
-            )
+            raise NotFailed(f"timer {view.id[:200]!r} has no failed firing", id=view.id[:200])
         await call.app.node.schedule.retry(tx, view.timer.job)
         return await call.app.timers.get(view.id, caller=Caller.parse(view.caller), tx=tx)
 
@@ -186,8 +184,7 @@ async def _on_one(
     asked: api.WhoseTimer,
     act: Callable[[Transaction, View], Awaitable[View]],
 ) -> api.Timer:
-    """Act on a timer, and show it. Raises `NoSuchTimer` also for one that the caller may not
-    see."""
+    """Change a timer and return it. Raises `NoSuchTimer` if the caller may not see it."""
     caller, whose = call.caller, _whose(call, id_, asked)
 
     async def fn(tx: Transaction) -> View:
@@ -207,8 +204,11 @@ async def _on_one(
 
 
 def _may_see(caller: Access, view: View) -> bool:
-    """Whether a timer is there for a caller: one of its own whose id a scope covers, one of the
-    application, if it may manage the queue to which that sends, or any that it may operate."""
+    """Whether a caller can see a timer.
+
+    Callers see their own timers within their scopes, timers of the application if they manage its
+    queue, and all timers with the scope `operate`.
+    """
     if caller.may("operate", view.id):
         return True
     if view.caller:
@@ -219,7 +219,7 @@ def _may_see(caller: Access, view: View) -> bool:
 
 @contextmanager
 def refused_as(code: str) -> Iterator[None]:
-    """Give mistakes that have no code of their own one that says what cannot be."""
+    """Give input errors without a specific code this one."""
     try:
         yield
     except BadInput as error:
@@ -245,26 +245,26 @@ def _target(call: Call, asked: api.CreateTimer) -> Target:
 
 
 async def _insist_on_url(call: Call, id_: str) -> None:
-    """Raise `BadInput` for an endpoint that is not there, or cannot be called."""
+    """Raise `BadInput` for an endpoint that does not exist, or has no URL."""
     if not id_:
-        raise BadInput("a timer sends to a queue or calls a url or endpoint, one of them")
+        raise BadInput("a timer needs exactly one of queue, url and endpoint")
     endpoint = await call.app.store.run(partial(endpoints.get, id_=id_, caller=call.caller.id))
     if not endpoint.url:
-        raise BadInput(f"the endpoint {id_!r} has no url to be called")
+        raise BadInput(f"endpoint {id_!r} has no url")
 
 
 def _repeat(asked: api.CreateTimer) -> Repeat | None:
     if asked.every_ms is not None and asked.cron is not None:
-        raise BadInput("a timer repeats by every_ms or by cron, not both")
+        raise BadInput("a timer repeats either by every_ms or by cron, not both")
     if asked.cron is not None:
         return Cron(asked.cron, "UTC" if asked.zone is None else asked.zone)
     if asked.zone is not None:
-        raise BadInput("zone is for timers that repeat by cron")
+        raise BadInput("zone is only for timers that repeat by cron")
     return None if asked.every_ms is None else Interval(asked.every_ms, 0)
 
 
 def _due_ms(at: int | datetime | None) -> int | None:
-    """A time in milliseconds, rounded up: nothing is early."""
+    """A time in milliseconds, rounded up so that timers are never early."""
     if isinstance(at, datetime):
         return -((_EPOCH - at) // _MICROSECOND // 1_000)
     return at
@@ -307,7 +307,7 @@ def _may_operate(caller: Access, view: View) -> bool:
 
 
 def _owned(call: Call, view: View) -> api.Timer:
-    """A timer in a list of all callers."""
+    """The response about a timer in a list of all callers."""
     found = shown(view, _now_ms(call), call.caller.id, times=0)
     found.caller = view.caller
     return found
@@ -317,7 +317,7 @@ def _now_ms(call: Call) -> int:
     return call.app.store.clock.now_ms()
 
 
-# The simple form: hours, minutes, seconds and a URL.
+# The plain form: hours, minutes, seconds and a URL.
 
 _STATUSES: dict[str, str] = {
     "active": "ACTIVE",
@@ -338,7 +338,7 @@ async def create_plain(server: "Server", request: Request) -> Response:
     try:
         asked = parse(raw, api.PlainTimer)
     except BadInput as error:
-        if error.code == "not_a_number":  # too large for a number is too large for a delay
+        if error.code == "not_a_number":  # a number out of range is a delay out of range
             raise BadInput(error.message, code="wrong_type") from error
         raise
     key = idempotency_key(request, None)
@@ -378,7 +378,7 @@ async def _json_of(request: Request) -> bytes:
         )
     except ValueError as error:
         raise BadInput(f"the form is not valid: {error}", code="not_text") from error
-    # Not as a dict: a field that is there twice is refused, as in JSON.
+    # Not a dict: a repeated field is rejected, as in JSON.
     pairs = [
         encode(name) + b":" + (text.encode() if _WHOLE.fullmatch(text) else encode(text))
         for name, text in fields

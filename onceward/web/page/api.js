@@ -1,14 +1,14 @@
-// Calls to the server. Who calls is said by a cookie that no script can read, and by a token that
-// no page of another site has.
+// Calls to the server. Requests are authenticated by a cookie that scripts cannot read, and a
+// session token that pages of other sites do not have.
 
 const BASE = new URL("../", import.meta.url);
 let token = "";
-/** Told when the session is over. */
+/** The signed-in user; `onover` is called when the session ends. */
 export const session = { user: null, onover: () => {} };
 
 export class Problem extends Error {
   constructor(status, said) {
-    super(said.detail ?? said.title ?? `The server answered ${status}.`);
+    super(said.detail ?? said.title ?? `The server responded with status ${status}.`);
     this.status = status;
     this.code = said.code ?? "";
     this.said = said;
@@ -26,7 +26,7 @@ async function call(method, path, body) {
       credentials: "same-origin", cache: "no-store",
     });
   } catch {
-    throw new Problem(0, { detail: "The server does not answer.", code: "away" });
+    throw new Problem(0, { detail: "Cannot reach the server.", code: "away" });
   }
   const said = await answer.json().catch(() => ({}));
   if (answer.ok) return said;
@@ -39,14 +39,14 @@ async function call(method, path, body) {
   throw problem;
 }
 
-/** A query made from what is given, and of that only what is not empty. */
+/** A path with a query of the parameters that are not empty. */
 export function query(path, given) {
   const pairs = Object.entries(given).filter(([, value]) => value !== undefined && value !== null && value !== "");
   const text = new URLSearchParams(pairs).toString();
   return text ? `${path}?${text}` : path;
 }
 
-/** A name as a part of an address. */
+/** A name as part of a path. */
 export const part = (name) => encodeURIComponent(name).replace(/^\.{1,2}$/, (dots) => dots.replaceAll(".", "%2E"));
 
 export const get = (path) => call("GET", path);
@@ -55,7 +55,7 @@ export const put = (path, body) => call("PUT", path, body);
 export const patch = (path, body) => call("PATCH", path, body);
 export const remove = (path) => call("DELETE", path);
 
-/** Who is signed in; null and why, if nobody is. */
+/** Load the signed-in user. Rejects with the reason if there is no session. */
 export async function whoami() {
   const found = await get("v1/session");
   return take(found);
@@ -77,8 +77,10 @@ function take(found) {
   return session.user;
 }
 
-/** Do something again and again while a page is there and seen: the next time only when the last
- * one is answered. Trouble makes it slower, and is told to `trouble`; null when it is over. */
+/**
+ * Repeats a request while the page is open and visible, each after the response to the last one.
+ * Errors slow it down and are passed to `trouble`, with null when they are over.
+ */
 export function repeat(work, everyMs, trouble = () => {}) {
   let over = false, timer = 0, wrong = false, busy = false;
   const run = async () => {

@@ -1,4 +1,4 @@
-// The shell of the console: who is signed in, which page is shown, and whether the server answers.
+// The shell of the console: sign-in, navigation and connection status.
 
 import { enter, leave, session, whoami } from "./api.js";
 import { h, mark, put, tell } from "./dom.js";
@@ -13,7 +13,7 @@ const PAGES = [
   { path: "locks", name: "Locks", load: () => import("./locks.js") },
   { path: "settings", name: "Settings", load: () => import("./settings.js") },
 ];
-// Pages that are reached from others.
+// Pages without an entry in the navigation.
 const INNER = {
   jobs: () => import("./job.js"),
 };
@@ -26,7 +26,7 @@ const who = h("span.who");
 const out = h("button.plain", { type: "button", onclick: signOut }, "Sign out");
 const theme = h("button.plain", { type: "button", onclick: turn });
 const bar = h("header.bar",
-  h("button.skip", { type: "button", onclick: () => main.focus() }, "Skip to the content"),
+  h("button.skip", { type: "button", onclick: () => main.focus() }, "Skip to content"),
   h("a.brand", { href: "#/" }, h("span.mark", { "aria-hidden": "true" }), "Onceward"),
   nav,
   h("div.foot", light, h("a", { href: "docs" }, "API"), theme, who, out));
@@ -34,9 +34,9 @@ const bar = h("header.bar",
 let shown = null;
 let turns = 0;
 
-/** Told by pages when the server does not answer, and when it does again. */
+/** Called by pages when the server stops responding, and when it responds again. */
 function trouble(error) {
-  put(light, error ? "Not answering" : "Live");
+  put(light, error ? "Offline" : "Live");
   mark(light, "bad", error);
   light.title = error ? error.message : "";
 }
@@ -49,7 +49,7 @@ async function show(first = false) {
   links.forEach((link, number) => {
     if (PAGES[number] === page) {
       link.setAttribute("aria-current", "page");
-      nav.scrollLeft = link.offsetLeft - nav.clientWidth / 2; // where they do not all fit
+      nav.scrollLeft = link.offsetLeft - nav.clientWidth / 2; // on narrow screens
     } else link.removeAttribute("aria-current");
   });
   const made = await (INNER[name] ?? page.load)();
@@ -73,7 +73,7 @@ function read(word) {
 async function begin() {
   paint();
   const link = /^#enter=(\w+)$/.exec(location.hash);
-  if (link) history.replaceState(null, "", "#/"); // it counts once: nobody needs it in the history
+  if (link) history.replaceState(null, "", "#/"); // a one-time link does not belong in the history
   try {
     await (link ? enter({ link: link[1] }) : whoami());
     open(true);
@@ -104,7 +104,7 @@ async function signOut() {
   close(null);
 }
 
-// Light or dark: as the system has it, until someone says otherwise.
+// The theme: that of the system, or the user's choice.
 const THEMES = { "": "Theme: auto", light: "Theme: light", dark: "Theme: dark" };
 
 function chosen() {
@@ -127,7 +127,7 @@ function turn() {
   try {
     localStorage.setItem("onceward-theme", next);
   } catch {
-    tell("This browser keeps no settings.", true);
+    tell("This browser does not store settings.", true);
   }
   paint();
 }

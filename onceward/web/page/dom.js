@@ -1,4 +1,4 @@
-// Makes elements. Whatever is stored becomes text, never markup: there is no other way here.
+// Creates elements. Stored values become text, never markup.
 
 const SVG = "http://www.w3.org/2000/svg";
 
@@ -10,7 +10,7 @@ export function h(what, ...rest) {
   return fill(element, rest);
 }
 
-/** The same for drawings. */
+/** The same for SVG elements. */
 export function s(what, ...rest) {
   const [tag, ...classes] = what.split(".");
   const element = document.createElementNS(SVG, tag);
@@ -34,26 +34,28 @@ function fill(element, rest) {
   return element;
 }
 
-// Links stay within the console, or lead to its own server: no stored text makes a script of one.
+// Links stay within the console or its server, so that stored text cannot become a script.
 function safe(href) {
   return href.startsWith("#") || /^(?:docs|metrics)$/.test(href) ? href : "#/";
 }
 
-/** Change a text only if it is another one: what is selected or read aloud stays. */
+/** Set a text only if it differs, to keep selections and screen readers undisturbed. */
 export function put(element, text) {
   const wanted = String(text ?? "");
   if (element.textContent !== wanted) element.textContent = wanted;
   return element;
 }
 
-/** Change a class only if needed. */
+/** Set a class only if needed. */
 export function mark(element, name, on) {
   element.classList.toggle(name, Boolean(on));
   return element;
 }
 
-/** Keep the children of an element in step with a list: each item has a child of its own, which
- * stays the same element, with its focus, as long as the item is there. */
+/**
+ * Sync the children of an element with a list. Each item keeps its element, with its focus, while
+ * it is in the list.
+ */
 export function keyed(parent, items, key, make) {
   const known = parent.known ?? (parent.known = new Map());
   const seen = new Set();
@@ -105,7 +107,7 @@ export function table(label, columns, key, empty) {
   return { element, update };
 }
 
-/** A cell that is filled once, and changed by what that returned. */
+/** A cell that is created once, and updated by the function that `make` returned. */
 export function once(make) {
   return (cell, item) => {
     if (!cell.change) cell.change = make(cell, item) ?? (() => {});
@@ -113,7 +115,7 @@ export function once(make) {
   };
 }
 
-/** Ask before something that cannot be undone; whether to go on. */
+/** Ask for confirmation of an action; resolves to whether it was confirmed. */
 export function ask(title, text, yes, { danger = true, more = null } = {}) {
   return new Promise((resolve) => {
     const go = h(`button${danger ? ".danger" : ".main"}`, { value: "yes" }, yes);
@@ -132,7 +134,7 @@ export function ask(title, text, yes, { danger = true, more = null } = {}) {
 
 let toasts = null;
 
-/** Tell of something that was done, or was not; also aloud. */
+/** Show a notification, and announce it to screen readers. */
 export function tell(text, bad = false) {
   toasts ??= document.body.appendChild(h("div.toasts", { role: "status", "aria-live": "polite" }));
   const toast = h(`div.toast${bad ? ".bad" : ""}`, text);
@@ -140,7 +142,7 @@ export function tell(text, bad = false) {
   setTimeout(() => toast.remove(), bad ? 15000 : 8000);
 }
 
-/** A button that does something over the network, and tells what went wrong. */
+/** A button for a request, which shows its errors. */
 export function doing(label, work, kind = "") {
   const button = h(`button${kind ? `.${kind}` : ""}`, { type: "button", onclick: async () => {
     button.disabled = true;

@@ -1,9 +1,9 @@
-// Where nobody is signed in: what to do about it.
+// The sign-in page.
 
 import { enter } from "./api.js";
 import { h, put } from "./dom.js";
 
-/** The page; `why` is the problem that led here, if there was one. */
+/** The page; `why` is the error that led here, if any. */
 export function page(why, byLink, opened) {
   const dev = why?.said?.dev ?? byLink;
   const wrong = h("p.wrong", { role: "alert" });
@@ -26,14 +26,14 @@ export function page(why, byLink, opened) {
     h("label", { for: "token" }, "API key or token"), field,
     h("button.main", { type: "submit" }, "Sign in"));
   const byTerminal = h("div.stack",
-    h("p", "This server is in dev mode: it signs in whoever has its terminal. Open the link that ",
-      h("code", "onceward serve"), " has printed. It counts once; for a new one, run"),
+    h("p", "This server runs in dev mode. To sign in, open the link that ",
+      h("code", "onceward serve"), " has printed. It works once. To create a new link, run"),
     h("pre", "onceward console"));
   const byKey = h("div.stack", form,
-    h("p.faint", "What you see and may do follows from its scopes: ", h("code", "all"), " for everything, ",
+    h("p.faint", "The scopes of the key decide what you can see and do: ", h("code", "all"), " for everything, ",
       h("code", "manage:*"), " for queues, ", h("code", "operate:*"), " for timers. ",
-      h("code", "onceward token NAME --scope all"), " makes a key for the server’s settings; ",
-      h("code", "onceward console --api-key …"), " makes a link. The key is not kept in this browser.")) ;
+      h("code", "onceward token NAME --scope all"), " creates a key for the server’s settings; ",
+      h("code", "onceward console --api-key …"), " creates a sign-in link. This browser does not store the key.")) ;
   return h("main.entrance",
     h("div.brand", h("span.mark", { "aria-hidden": "true" }), "Onceward"),
     h("h1", { tabindex: "-1" }, "Sign in"), wrong, dev ? byTerminal : byKey);

@@ -1,4 +1,4 @@
-// Numbers, times and values as people read them.
+// Formats of numbers, times and values.
 
 const whole = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
 const short = new Intl.NumberFormat("en", { notation: "compact", maximumFractionDigits: 1 });
@@ -6,13 +6,13 @@ const short = new Intl.NumberFormat("en", { notation: "compact", maximumFraction
 /** A count: 12,345, and 1.2M when it is long. */
 export const count = (value) => (value < 100000 ? whole.format(value) : short.format(value));
 
-/** So many a second. */
+/** A rate per second. */
 export function rate(value) {
   if (!Number.isFinite(value) || value < 0) return "–";
   return value >= 100 || Number.isInteger(value) ? count(Math.round(value)) : value.toFixed(1);
 }
 
-/** A length of time, in the unit that fits. */
+/** A duration, in a suitable unit. */
 export function span(ms) {
   if (ms === null || ms === undefined || !Number.isFinite(ms)) return "–";
   if (ms < 1) return ms <= 0 ? "0 ms" : `${ms.toFixed(2)} ms`;
@@ -42,7 +42,7 @@ const day = new Intl.DateTimeFormat("en-GB", { day: "numeric", month: "short" })
 const date = new Intl.DateTimeFormat("en-GB", { day: "numeric", month: "short", year: "numeric",
   hour: "2-digit", minute: "2-digit", second: "2-digit" });
 
-/** A time of day, with the day where that is another one. */
+/** A time of day, with the date if it is another day. */
 export function time(ms, now = Date.now()) {
   if (!ms || ms > 8.6e15) return "–";
   const then = new Date(ms);
@@ -56,18 +56,18 @@ export function exactly(ms) {
   return `${date.format(new Date(ms))}.${String(ms % 1000).padStart(3, "0")}`;
 }
 
-/** How long ago. */
+/** The time since then. */
 export function ago(ms, now) {
   return ms ? (now - ms < 1000 ? "just now" : `${span(now - ms)} ago`) : "–";
 }
 
-/** A value of any kind in one line. */
+/** A value in one line. */
 export function brief(value, most = 120) {
   const text = typeof value === "string" ? value : JSON.stringify(value) ?? "";
   return text.length > most ? `${text.slice(0, most)}…` : text;
 }
 
-/** A value of any kind, to be read. */
+/** A value with line breaks and indentation. */
 export const pretty = (value) => (typeof value === "string" ? value : JSON.stringify(value, null, 2) ?? "");
 
 export const plural = (n, one, many = `${one}s`) => `${count(n)} ${n === 1 ? one : many}`;

@@ -1,4 +1,4 @@
-// The whole story of a job: what came in, what was tried, what it has caused.
+// One job: its message, attempts, steps and effects.
 
 import { get, part, post, remove, repeat } from "./api.js";
 import { ask, doing, h, put, tell } from "./dom.js";
@@ -20,12 +20,12 @@ export function page({ rest: [id], trouble }) {
       story = await get(`${path}/history`);
     } catch (error) {
       if (error.status !== 404) throw error;
-      put(wrong, `${error.message}: it is not known, or was forgotten some time after its end.`);
+      put(wrong, `${error.message}. It does not exist, or was removed at the end of its retention.`);
       live?.stop();
       return;
     }
     const text = JSON.stringify(story);
-    if (text === before) return; // what is there stays, with its focus
+    if (text === before) return; // keep the elements and their focus
     before = text;
     draw(story);
   }, 1000, trouble);
@@ -41,7 +41,7 @@ export function page({ rest: [id], trouble }) {
       ["Key", job.key], ["Order key", job.order_key],
       ["Priority", job.priority === 5 ? null : String(job.priority)],
       ["Attempts", job.attempts_max ? `${job.attempt} of at most ${job.attempts_max}` : String(job.attempt)],
-      ["Came again with another body", story.differences ? plural(story.differences, "time") : null],
+      ["Duplicates with another body", story.differences ? plural(story.differences, "time") : null],
     ].filter(([, value]) => value).map(([name, value]) => h("div", h("dt", name), h("dd", value))));
     tools.replaceChildren(...actions(job));
     line.replaceChildren(...events(story).map(([kind, what, when, ...more]) => h(`li.${kind}`,
@@ -53,13 +53,13 @@ export function page({ rest: [id], trouble }) {
   }
 
   function actions(job) {
-    const retry = doing("Retry", async () => {
+    const retry = doing("Retry job", async () => {
       await post(`${path}/retry`);
       tell("Retrying.");
       await live.now();
     }, "main");
-    const cancel = doing("Cancel", async () => {
-      if (!await ask("Cancel this job?", "Whoever works on it can commit nothing any more. Its key stays known.", "Cancel it")) return;
+    const cancel = doing("Cancel job", async () => {
+      if (!await ask("Cancel this job?", "A running attempt can no longer commit. Messages with the same key stay duplicates.", "Cancel job")) return;
       await remove(path);
       await live.now();
     });
@@ -70,42 +70,42 @@ export function page({ rest: [id], trouble }) {
     const field = h("textarea", { id: "result", rows: "3", spellcheck: "false", placeholder: "null" });
     const send = (done, result) => async () => {
       await post(`${path}/settle`, { step: step.name, done, ...(done ? { result } : {}) });
-      tell(done ? "Settled: the job goes on with that result." : "Settled: the step is tried again.");
+      tell(done ? "Settled. The job continues with that result." : "Settled. The step will be retried.");
       await live.now();
     };
     return h("section.panel.warn", h("h2", `Was “${step.name}” done?`),
-      h("p", `Attempt ${step.attempt} was about to do it, and nothing was heard of it since. Find out, then say so.`),
-      h("label", { for: "result" }, "If it was done: what it returned, as JSON"), field,
+      h("p", `Attempt ${step.attempt} started this external call, and its outcome is unknown. Check the external system, then record the outcome.`),
+      h("label", { for: "result" }, "If it was done: its result as JSON"), field,
       h("div.row",
-        doing("It was done", async () => {
+        doing("Mark as done", async () => {
           let result = null;
           if (field.value.trim()) {
             try {
               result = JSON.parse(field.value);
             } catch {
-              throw new Error("The result is not JSON: a text stands in quotes.");
+              throw new Error("The result is not JSON. Put text in quotes.");
             }
           }
           await send(true, result)();
         }, "main"),
-        doing("It was not done", send(false))));
+        doing("Mark as not done", send(false))));
   }
 
   const element = h("div.page", h("p.trail", h("a", { href: "#/queues" }, "Queues")),
     h("div.head", title, state, tools), wrong,
-    h("div.two", h("div", facts, settle, h("h2", "Story"), line), values));
+    h("div.two", h("div", facts, settle, h("h2", "History"), line), values));
   return { title: "Job", element, stop: () => live.stop() };
 }
 
-/** What happened, in order: [kind, what, when, ...more]. */
+/** The events of a job in order: [kind, what, when, ...more]. */
 function events(story) {
   const job = story.job, found = [];
   if (story.cause) found.push(["cause", "Caused by", 0, link(story.cause)]);
-  found.push(["first", job.key ? "Accepted, and on disk" : "Sent, and on disk", job.created_ms,
+  found.push(["first", job.key ? "Accepted and stored" : "Sent and stored", job.created_ms,
     h("p.faint", story.caller ? `from ${story.caller}` : "from the application")]);
   const past = job.history ?? [];
   if (past.length && past[0].attempt > 1) {
-    found.push(["bad", `${plural(past[0].attempt - 1, "attempt")} before`, 0, h("p.faint", "told no more")]);
+    found.push(["bad", `${plural(past[0].attempt - 1, "attempt")} before`, 0, h("p.faint", "not in the history")]);
   }
   for (const one of past) {
     found.push(["bad", `Attempt ${one.attempt} failed`, one.ended_ms, h("p.reason", one.reason), h("p.faint", `by ${one.worker}`)]);
@@ -127,11 +127,11 @@ function events(story) {
       effects.length ? h("p.faint", "In the same commit:") : null,
       effects.length ? h("ul.effects", effects.map((one) => h("li", link(one)))) : null]);
   } else if (ENDED.includes(job.state)) {
-    found.push([job.state === "in_doubt" ? "warn" : "bad", job.state === "failed" ? "Failed permanently" : `It is ${STATES[job.state]}`, job.ended_ms,
+    found.push([job.state === "in_doubt" ? "warn" : "bad", job.state === "failed" ? "Failed permanently" : `The job is ${STATES[job.state]}`, job.ended_ms,
       job.state === "cancelled" ? h("p.reason", job.reason) : null]);
   } else {
     const timed = job.state === "scheduled" || job.state === "retrying";
-    found.push(["live", `It is ${STATES[job.state]}${timed ? " for" : ""}`, timed ? job.due_ms : 0]);
+    found.push(["live", `The job is ${STATES[job.state]}${timed ? " for" : ""}`, timed ? job.due_ms : 0]);
   }
   return found;
 }

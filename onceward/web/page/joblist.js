@@ -1,4 +1,4 @@
-// Jobs in a list, and what their states are called.
+// Lists of jobs, and the names of their states.
 
 import { part } from "./api.js";
 import { h, once, put, table } from "./dom.js";
@@ -21,7 +21,7 @@ export function chip(state) {
   return element;
 }
 
-/** The name of a job: its key if it has one, else the end of its id. */
+/** The name of a job: its key, or the end of its id. */
 export const nameOf = (job) => job.key ?? `…${job.id.slice(-10)}`;
 
 export function jobTable(label, { queue = true } = {}) {

@@ -1,4 +1,4 @@
-// Locks: who holds them, who waits, and by which token writes are told apart.
+// Locks: holders, waiters and fencing tokens.
 
 import { get, part, query as ask, repeat } from "./api.js";
 import { h, mark, once, put, table } from "./dom.js";
@@ -14,15 +14,15 @@ export function page({ rest, trouble }) {
     { name: "Waiting", kind: "number", update: (cell, lock) => mark(put(cell, count(lock.waiting)), "warn", lock.waiting > 10) },
     { name: "Newest token", kind: "number", show: (lock) => lock.token },
     { name: "Used", kind: "number", show: (lock) => ago(lock.used_ms, Date.now()) },
-  ], (lock) => lock.name, "No lock was used lately.");
+  ], (lock) => lock.name, "No locks in use.");
   const people = (label, what, empty) => table(label, [
     { name: "Owner", kind: "name", show: (one) => one.owner || "(no name)" },
     { name: what, kind: "number", show: (one) => one.place ?? one.number },
     { name: "Since", kind: "number", show: (one) => ago(one.since_ms, Date.now()) },
   ], (one) => one.number, empty);
-  const holders = people("Who holds it", "Token", "Nobody holds it.");
-  const waiters = people("Who waits, in order", "Place", "Nobody waits.");
-  const gone = h("p.none", { hidden: true }, "It was not used lately.");
+  const holders = people("Holders", "Token", "The lock is free.");
+  const waiters = people("Waiters, in order", "Place", "No waiters.");
+  const gone = h("p.none", { hidden: true }, "This lock is not in use.");
   const detail = chosen === undefined ? null : h("section", h("h2", chosen), gone,
     h("div.two", h("div", h("h3", "Holders"), holders.element), h("div", h("h3", "Waiting"), waiters.element)));
   const live = repeat(async () => {
@@ -41,7 +41,7 @@ export function page({ rest, trouble }) {
     }
   }, 1000, trouble);
   const element = h("div.page", h("div.head", h("h1", { tabindex: "-1" }, "Locks")),
-    h("p.faint", "Each holder has a token that is larger than all before it: what is written with an older one can be refused."),
+    h("p.faint", "Each grant of a lock has a larger fencing token. A resource can reject writes with an older one."),
     detail, detail && h("h2", "All locks"), list.element);
   return { title: chosen ?? "Locks", element, stop: () => live.stop() };
 }

@@ -1,4 +1,4 @@
-// The overview: what the server does now, and what somebody should look at.
+// The overview: current activity, and alarms that need an operator.
 
 import { get, part, repeat } from "./api.js";
 import { h, keyed, mark, once, put, table } from "./dom.js";
@@ -14,18 +14,18 @@ const AT = { accepted: 1, repeats: 2, succeeded: 3, failed: 4, commit: 5, commit
 export function page({ trouble }) {
   const of = (name) => (sample) => sample[AT[name]];
   const plots = [
-    plot("Messages a second", [
+    plot("Messages per second", [
       { name: "accepted", kind: "first", at: of("accepted") },
       { name: "succeeded", kind: "second", at: of("succeeded") },
       { name: "failed", kind: "bad", at: of("failed") },
     ], rate, { least: 5, mean: 5 }),
-    plot("Repeats stopped a second", [{ name: "repeats", kind: "first", at: of("repeats") }], rate, { least: 5, mean: 5 }),
-    plot("Oldest waiting job", [{ name: "age", kind: "first", at: of("age") }], span, { least: 1000 }),
-    plot("Commits, to disk", [
+    plot("Duplicates per second", [{ name: "repeats", kind: "first", at: of("repeats") }], rate, { least: 5, mean: 5 }),
+    plot("Oldest queued job", [{ name: "age", kind: "first", at: of("age") }], span, { least: 1000 }),
+    plot("Commit time", [
       { name: "median", kind: "first", at: of("commit") },
       { name: "99 %", kind: "second", at: of("commit99") },
     ], span, { least: 2 }),
-    plot("Lateness of what is due", [
+    plot("Delay of due entries", [
       { name: "median", kind: "first", at: of("late") },
       { name: "99 %", kind: "second", at: of("late99") },
     ], span, { least: 10 }),
@@ -52,17 +52,17 @@ export function page({ trouble }) {
     { name: "Repeats", kind: "number", show: (q) => count(q.repeats) },
     { name: "Failed", kind: "number", update: (cell, q) => mark(put(cell, count(q.jobs.failed ?? 0)), "bad", q.jobs.failed) },
     { name: "In doubt", kind: "number", update: (cell, q) => mark(put(cell, count(q.jobs.in_doubt ?? 0)), "warn", q.jobs.in_doubt) },
-  ], (q) => q.name, "No queue has had a message yet. Send the first one: onceward send orders '{}' --key order-1");
+  ], (q) => q.name, "No messages yet. Send the first one: onceward send orders '{}' --key order-1");
 
   let samples = [], after = 0, totals = [], last = null, before = null;
 
   const live = repeat(async () => {
     const found = await get(`v1/activity?after=${after}`);
-    if (found.last < after) samples = []; // the server has begun anew
+    if (found.last < after) samples = []; // the server has restarted
     after = found.last;
     samples = samples.concat(found.samples).slice(-KEPT);
     totals = totals.concat({ at: found.now_ms, ...found.totals }).filter((one) => found.now_ms - one.at <= 1500);
-    // What has happened since the last sample makes the newest point, which moves.
+    // The events since the last sample make the newest, moving point.
     const since = totals[0], took = (found.now_ms - since.at) / 1000;
     const now = took > 0.3 ? rates(since, found.totals, took) : null;
     last = now ?? last;
@@ -104,7 +104,7 @@ export function page({ trouble }) {
         found.totals.connections, found.totals.members, newest[AT.age] + found.now_ms - newest[0]]]
       : samples;
     if (newest && newest[AT.age] === 0 && open !== samples) open.at(-1)[AT.age] = 0;
-    // A server that has just begun fills its plots all the same.
+    // Scale the plots to the age of a server that has just started.
     const kept = open.length ? found.now_ms - open[0][0] : 0;
     const span = SPANS_MS.find((one) => one >= kept) ?? SPANS_MS.at(-1);
     const seen = open.filter((sample) => found.now_ms - sample[0] <= span);
@@ -139,7 +139,7 @@ export function page({ trouble }) {
 
   const element = h("div.page",
     h("div.head", h("h1", { tabindex: "-1" }, "Overview"), health), facts,
-    h("section.panel", { "aria-label": "What needs attention" }, calm, attention),
+    h("section.panel", { "aria-label": "Needs attention" }, calm, attention),
     h("dl.figures", figures.map((one) => h("div", h("dt", one.name), one.value))),
     h("div.plots", plots.map((one) => one.element)),
     h("h2", "Queues"), queues.element);
@@ -150,11 +150,11 @@ function words(one, now) {
   switch (one.kind) {
     case "failed": return `${plural(one.count, "failed job")} in ${one.name}`;
     case "in_doubt": return `${plural(one.count, "job")} of ${one.name} in doubt: settle ${one.count === 1 ? "it" : "them"}`;
-    case "stuck": return `No worker takes the jobs of ${one.name}: ${count(one.count)} queued, the oldest for ${span(now - one.since_ms)}`;
+    case "stuck": return `No worker claims the jobs of ${one.name}: ${count(one.count)} queued, the oldest for ${span(now - one.since_ms)}`;
     case "endpoint": return `Endpoint ${one.name}${one.caller ? ` of ${one.caller}` : ""} has been failing for ${span(now - one.since_ms)}: ${one.said}`;
     case "receiver": return `Calls to ${one.name} have been paused for ${span(now - one.since_ms)} after ${plural(one.count, "failure")}: ${one.said}. ${
       one.until_ms > now ? `Next call in ${span(one.until_ms - now)}` : "Calling it now"}`;
-    case "clock": return `The wall clock has jumped by ${span(Math.abs(one.count))}: nothing fires early; restart to take it over`;
+    case "clock": return `The wall clock has jumped by ${span(Math.abs(one.count))}. Timers do not fire early. Restart the server to use the new time`;
     case "alarm": return `${one.said} [${one.name}], since ${span(now - one.since_ms)}`;
     default: return `${one.kind} ${one.name}`;
   }
@@ -167,7 +167,7 @@ function where(one) {
   return one.kind === "endpoint" || one.kind === "receiver" ? "#/endpoints" : null;
 }
 
-// At most one drawing for each picture that the screen shows.
+// Draw at most once per frame.
 function requestFrame(asked, work) {
   cancelAnimationFrame(asked);
   return requestAnimationFrame(work);

@@ -1,11 +1,13 @@
-// A line plot of the last minutes, as a drawing that styles paint.
+// A line plot of the last minutes, as an SVG with CSS styles.
 
 import { h, s, put } from "./dom.js";
 
 const WIDE = 480, HIGH = 120, TOP = 6;
 
-/** A plot: lines are [{name, kind, at(sample)}]; show makes a number a text. What comes by chance is
- * drawn as the mean of so many samples, so that one sees where it goes. */
+/**
+ * A plot: lines are [{name, kind, at(sample)}], `show` formats a number. Noisy values are drawn as
+ * the mean of `mean` samples.
+ */
 export function plot(title, lines, show, { least = 1, mean = 1 } = {}) {
   const values = lines.map((line) => h(`span.value.${line.kind}`));
   const legend = h("div.legend", lines.map((line, number) =>
@@ -21,12 +23,12 @@ export function plot(title, lines, show, { least = 1, mean = 1 } = {}) {
     h("div.canvas", drawing, top), h("div.axis", start, end));
   let scale = least;
 
-  /** Samples in order, and over how long they are shown. */
+  /** Samples in order, and the time span to show. */
   function update(samples, now, spanMs) {
     let most = least;
     const drawn = lines.map((line) => smooth(samples.map((sample) => line.at(sample)), mean));
     for (const values of drawn) for (const value of values) most = Math.max(most, value ?? 0);
-    // The scale follows slowly downwards, so that the picture does not jump.
+    // The scale shrinks slowly, so that the picture does not jump.
     const wanted = nice(most);
     scale = wanted > scale || wanted < scale / 4 ? wanted : scale;
     put(top, show(scale));
@@ -49,7 +51,7 @@ export function plot(title, lines, show, { least = 1, mean = 1 } = {}) {
     let path = "", first = null, x = 0;
     let pen = "M";
     for (const [number, value] of values.entries()) {
-      if (value === null) continue; // nothing happened: the line goes on to the next
+      if (value === null) continue; // no events: connect to the next point
       x = Math.max(WIDE * (1 - (now - samples[number][0]) / spanMs), 0);
       const y = HIGH - Math.min(value / scale, 1) * (HIGH - TOP);
       first ??= x;
@@ -62,7 +64,7 @@ export function plot(title, lines, show, { least = 1, mean = 1 } = {}) {
   return { element, update };
 }
 
-/** The mean of each value and those before it. */
+/** The moving average of values. */
 function smooth(values, mean) {
   if (mean === 1) return values;
   return values.map((_, number) => {

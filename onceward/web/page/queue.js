@@ -1,4 +1,4 @@
-// One queue: what is in it, its failed jobs and those in doubt, its senders and its settings.
+// One queue: its jobs, dead letters, senders and settings.
 
 import { get, part, post, query as ask, repeat } from "./api.js";
 import { ask as confirm, doing, h, keyed, mark, put, tell } from "./dom.js";
@@ -16,9 +16,9 @@ export function page({ rest: [name], query, trouble }) {
   const values = figures.map(() => h("dd"));
   const oldest = h("dd");
   const paused = h("span.chip.warn", { hidden: true }, "paused");
-  const pause = doing("Pause", async () => {
+  const pause = doing("Pause queue", async () => {
     take(await post(`${path}/${state?.settings.paused ? "resume" : "pause"}`));
-    tell(state.settings.paused ? `${name} is paused: nothing is handed out.` : `${name} goes on.`);
+    tell(state.settings.paused ? `${name} is paused. Workers get no jobs from it.` : `${name} is resumed.`);
   });
   const chosen = query.get("tab") in TABS ? query.get("tab") : "jobs";
   const tabs = h("nav.tabs", { "aria-label": "Parts" }, Object.entries(TABS).map(([tab, label]) =>
@@ -36,7 +36,7 @@ export function page({ rest: [name], query, trouble }) {
     });
     put(oldest, found.oldest_queued_ms ? span(Math.max(Date.now() - found.oldest_queued_ms, 0)) : "–");
     paused.hidden = !found.settings.paused;
-    put(pause, found.settings.paused ? "Resume" : "Pause");
+    put(pause, found.settings.paused ? "Resume queue" : "Pause queue");
     inner.take?.(found);
   }
 
@@ -60,7 +60,7 @@ function jobsOf(name) {
     ["queued", "running", "scheduled", "retrying", "succeeded", "failed", "in_doubt", "cancelled"].map((state) =>
       h("option", { value: state }, chip(state).textContent)));
   const said = h("p.faint", { role: "status" });
-  const more = doing("Older ones", async () => {
+  const more = doing("Load older jobs", async () => {
     const page = await look(before);
     older = older.concat(page.jobs);
     before = page.next;
@@ -69,7 +69,7 @@ function jobsOf(name) {
   let newest = [], older = [], before = null, next = null;
   const look = (from) => get(ask("v1/jobs", { queue: name, state: states.value, after: from, limit: 50 }));
   async function refresh() {
-    if (older.length && before !== null) return; // who reads on is not disturbed
+    if (older.length && before !== null) return; // do not reset a list that the user has extended
     const page = await look();
     newest = page.jobs;
     older = [];
@@ -79,38 +79,38 @@ function jobsOf(name) {
   function draw() {
     jobs.update(newest.concat(older));
     more.hidden = !before;
-    put(said, `${count(newest.length + older.length)} shown, the newest first${next && before ? "" : "; that is all"}`);
+    put(said, `${count(newest.length + older.length)} shown, newest first${next && before ? "" : "; no more"}`);
   }
   return { element: h("section", h("div.row", h("label", { for: "state" }, "Show"), states, said),
     jobs.element, more), refresh };
 }
 
 function failedOf(name, path) {
-  const list = h("ul.cards"), none = h("p.none", { hidden: true }, "No failed jobs, and none in doubt.");
-  const bar = h("progress", { hidden: true, max: 1, value: 0, "aria-label": "Redriven" });
+  const list = h("ul.cards"), none = h("p.none", { hidden: true }, "No failed jobs, and no jobs in doubt.");
+  const bar = h("progress", { hidden: true, max: 1, value: 0, "aria-label": "Redrive progress" });
   const said = h("span.faint", { role: "status" });
-  const more = h("p.faint", { hidden: true }, "There are more behind these.");
+  const more = h("p.faint", { hidden: true }, "More jobs follow.");
   const why = h("input", { id: "reason", placeholder: "all reasons", autocomplete: "off" });
   let total = 0;
-  const all = doing("Redrive all", async () => {
+  const all = doing("Redrive all jobs", async () => {
     const reason = why.value.trim();
     if (!await confirm(`Retry the failed jobs of ${name}?`,
-      reason ? `All whose last attempt failed with “${reason}” try again from their first attempt on.`
-        : `All ${count(total)} try again from their first attempt on. Steps that were done are not done again.`,
-      "Redrive", { danger: false })) return;
+      reason ? `All jobs whose last error contains “${reason}” are retried from their first attempt.`
+        : `All ${count(total)} jobs are retried from their first attempt. Completed steps are skipped.`,
+      "Redrive jobs", { danger: false })) return;
     let after = "", done = 0;
     const most = Math.max(total, 1);
     bar.hidden = false;
     bar.max = most;
-    do { // each request does a part, and says where to go on
+    do { // each request handles a part and returns a cursor
       const answer = await post(`${path}/redrive`, { after, ...(reason ? { reason } : {}) });
       done += answer.jobs;
       after = answer.next;
       bar.value = Math.min(done, most);
-      put(said, `${plural(done, "job")} redriven`);
+      put(said, `${plural(done, "job")} retried`);
     } while (after);
     bar.value = most;
-    tell(`${plural(done, "job")} of ${name} redriven.`);
+    tell(`Retrying ${plural(done, "job")} of ${name}.`);
     await refresh();
   }, "main");
 
@@ -129,15 +129,15 @@ function failedOf(name, path) {
 
 function card(job, refresh) {
   const doubt = job.state === "in_doubt";
-  const again = doing("Retry", async () => {
+  const again = doing("Retry job", async () => {
     await post(`v1/jobs/${part(job.id)}/retry`);
-    tell(`${nameOf(job)} tries again.`);
+    tell(`Retrying ${nameOf(job)}.`);
     await refresh();
   });
   const element = h(`li.card${doubt ? ".warn" : ".bad"}`,
     h("div.row", h("a.strong", { href: `#/jobs/${part(job.id)}` }, nameOf(job)), chip(job.state),
       h("span.faint", `${plural(job.attempt, "attempt")}, ended ${time(job.ended_ms)}`),
-      h("span.push", doubt ? h("a.button", { href: `#/jobs/${part(job.id)}` }, "Settle") : again)),
+      h("span.push", doubt ? h("a.button", { href: `#/jobs/${part(job.id)}` }, "Settle job") : again)),
     h("p.reason", job.reason ?? ""));
   return { element };
 }
@@ -152,8 +152,8 @@ function settingsOf(name) {
   const list = h("dl.facts");
   return {
     element: h("section", list,
-      h("p.faint", "Change them by ", h("code", `onceward queues configure ${name} --limit 10`),
-        ", or by PUT /v1/queues/{queue}.")),
+      h("p.faint", "Change them with ", h("code", `onceward queues configure ${name} --limit 10`),
+        " or PUT /v1/queues/{queue}.")),
     take: (found) => keyed(list, Object.entries(found.settings), ([key]) => key, ([key]) => {
       const value = h("dd");
       return { element: h("div", h("dt", key), value),

@@ -1,4 +1,4 @@
-// Queues: all of them with a search for jobs, or one of them.
+// Queues: a list with a search for jobs, or one queue.
 
 import { get, part, query as ask, repeat } from "./api.js";
 import { h, mark, once, put, table } from "./dom.js";
@@ -22,7 +22,7 @@ function all({ query, trouble }) {
     h("label", { for: "search" }, "Find a job"), box, h("button.main", { type: "submit" }, "Search"));
   const jobs = jobTable("Jobs");
   const said = h("p.faint", { role: "status" });
-  const more = h("button", { type: "button", hidden: true }, "Look further");
+  const more = h("button", { type: "button", hidden: true }, "Search further");
   const results = h("section", h("h2", "Jobs"), said, jobs.element, more);
   const queues = table("Queues", [
     { name: "Queue", kind: "name", update: once((cell, queue) => {
@@ -37,7 +37,7 @@ function all({ query, trouble }) {
     { name: "Succeeded", kind: "number", show: (q) => count(q.jobs.succeeded ?? 0) },
     { name: "Failed", kind: "number", update: (cell, q) => mark(put(cell, count(q.jobs.failed ?? 0)), "bad", q.jobs.failed) },
     { name: "In doubt", kind: "number", update: (cell, q) => mark(put(cell, count(q.jobs.in_doubt ?? 0)), "warn", q.jobs.in_doubt) },
-  ], (q) => q.name, "No queue has had a message yet.");
+  ], (q) => q.name, "No messages yet.");
   const senders = senderTable();
 
   let turn = 0;
@@ -47,16 +47,16 @@ function all({ query, trouble }) {
     more.hidden = true;
     put(said, "Looking…");
     try {
-      // A key is found at once, however many jobs there are; what it contains is looked for.
+      // An exact key is found with one lookup; a part of it needs a scan.
       let page = text && !before ? await get(ask("v1/jobs", { key: text })) : null;
       const exact = page?.jobs.length > 0;
       if (!exact) page = await get(ask("v1/jobs", { text, after: before, limit: 50 }));
       if (mine !== turn) return;
       const found = kept.concat(page.jobs);
       jobs.update(found);
-      put(said, exact ? `The key ${text}` : text
-        ? `${count(found.length)} with “${text}” in a key or id${page.next ? ", so far" : ""}`
-        : "The newest first");
+      put(said, exact ? `Key ${text}` : text
+        ? `${count(found.length)} with “${text}” in a key or id${page.next ? " (search not finished)" : ""}`
+        : "Newest first");
       more.hidden = !page.next;
       more.onclick = () => look(text, page.next, found);
     } catch (error) {
@@ -77,7 +77,7 @@ function all({ query, trouble }) {
 
 export const SENDERS_NOTE = "Counted by this node since it started. Ack is the time until a message was durable.";
 
-/** Who sends, how much of it again, and how quickly each was answered. */
+/** Senders with their messages, duplicates and response times. */
 export function senderTable({ queue = true } = {}) {
   return table("Senders", [
     { name: "Sender", kind: "name", show: (s) => s.sender || "(the application)" },
@@ -89,7 +89,7 @@ export function senderTable({ queue = true } = {}) {
     { name: "Ack p99", kind: "number", show: (s) => span(s.ack_99_ms) },
     { name: "Ack max", kind: "number", show: (s) => span(s.ack_max_ms) },
     { name: "Last", kind: "number", show: (s) => time(s.last_ms) },
-    { name: "Causes of repeats", kind: "prose", show: (s) => Object.entries(s.causes).map(([cause, n]) => `${cause} ${count(n)}`).join(", ") },
+    { name: "Causes of duplicates", kind: "prose", show: (s) => Object.entries(s.causes).map(([cause, n]) => `${cause} ${count(n)}`).join(", ") },
   ], (s) => `${s.queue}\n${s.sender}`, "No messages since this node started.");
 }
 

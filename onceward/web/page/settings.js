@@ -1,4 +1,4 @@
-// Settings: how the server was set up, who is signed in, and keys for callers.
+// Settings: sessions, API keys and the configuration of the server.
 
 import { get, part, post, remove, session } from "./api.js";
 import { ask, doing, h, once, put, table, tell } from "./dom.js";
@@ -11,7 +11,7 @@ export function page() {
     ["Until", exactly(session.user.until)], ["Mode", session.user.dev ? "dev mode: programs on this machine need no key" : "with keys"],
   ].map(([name, value]) => h("div", h("dt", name), h("dd", value))));
   const element = h("div.page", h("div.head", h("h1", { tabindex: "-1" }, "Settings")), you,
-    sessions(), session.user.everything ? [keys(), settings()] : h("p.none", "Keys and settings are for those who have the scope all."));
+    sessions(), session.user.everything ? [keys(), settings()] : h("p.none", "Keys and settings require the scope all."));
   return { title: "Settings", element, stop() {} };
 }
 
@@ -22,13 +22,13 @@ function sessions() {
     { name: "Until", kind: "number", show: (one) => time(one.until_ms) },
     { name: "Browser", kind: "wide", show: (one) => one.current ? `${one.agent} (this one)` : one.agent },
     { name: "", update: once((cell, one) => {
-      cell.append(doing("Revoke", async () => {
+      cell.append(doing("Revoke session", async () => {
         if (!await ask(`Revoke a session of ${one.caller}?`, "It ends immediately on all nodes.", "Revoke session")) return;
         await remove(`v1/sessions/${part(one.id)}?caller=${part(one.caller)}`);
         await refresh();
       }));
     }) },
-  ], (one) => one.id, "Nobody is signed in.");
+  ], (one) => one.id, "No sessions.");
   const refresh = async () => {
     const found = await get(session.user.everything ? "v1/sessions?everyone=true" : "v1/sessions");
     list.update(found.sessions.map((one) => ({ ...one, current: one.id === found.current })));
@@ -41,17 +41,17 @@ function keys() {
   const list = table("API keys", [
     { name: "Caller", kind: "name", show: (key) => key.name },
     { name: "Scopes", kind: "wide", show: (key) => key.scopes.join(", ") },
-    { name: "Made", kind: "number", show: (key) => time(key.created_ms) },
+    { name: "Created", kind: "number", show: (key) => time(key.created_ms) },
     { name: "By", show: (key) => key.by },
     { name: "Digest", update: once((cell, key) => { cell.append(h("code", key.id.slice(0, 10))); }) },
     { name: "", update: once((cell, key) => {
-      cell.append(doing("Remove", async () => {
-        if (!await ask(`Remove the key of ${key.name}?`, "Whoever calls with it is refused, here at once and on other nodes within seconds.", "Remove it")) return;
+      cell.append(doing("Remove key", async () => {
+        if (!await ask(`Remove the key of ${key.name}?`, "Requests with this key are rejected, here immediately and on other nodes within seconds.", "Remove key")) return;
         await remove(`v1/keys/${part(key.id)}`);
         await refresh();
       }));
     }) },
-  ], (key) => key.id, "No keys were made here. Those in the server’s settings are not listed.");
+  ], (key) => key.id, "No keys were created here. Keys in the server’s settings are not listed.");
   const name = h("input", { id: "name", required: true, autocomplete: "off", spellcheck: "false", placeholder: "billing" });
   const scopes = h("textarea", { id: "scopes", required: true, rows: "2", autocomplete: "off", spellcheck: "false", placeholder: "send:invoices.*\nlock:billing" });
   const wrong = h("p.wrong", { role: "alert" });
@@ -61,15 +61,15 @@ function keys() {
     put(wrong, "");
     made.replaceChildren();
     try {
-      // A name may contain spaces and commas: only a line break ends a scope.
+      // Names can contain spaces and commas, so only line breaks separate scopes.
       const lines = scopes.value.split("\n").map((line) => line.trim()).filter(Boolean);
       const key = await post("v1/keys", { name: name.value.trim(), scopes: lines });
-      made.replaceChildren(h("p", h("strong", `The key of ${key.name}.`), " It is shown this once: copy it now."),
+      made.replaceChildren(h("p", h("strong", `Key of ${key.name}.`), " It is shown only once. Copy it now."),
         h("code.secret", key.key),
-        h("div.row", doing("Copy", async () => {
+        h("div.row", doing("Copy key", async () => {
           await navigator.clipboard.writeText(key.key);
           tell("Copied.");
-        }), doing("Hide", () => made.replaceChildren())));
+        }), doing("Hide key", () => made.replaceChildren())));
       form.reset();
       await refresh();
     } catch (error) {
@@ -77,11 +77,11 @@ function keys() {
     }
   } }, h("div.fields", h("div", h("label", { for: "name" }, "Caller"), name),
     h("div.all", h("label", { for: "scopes" }, "Scopes, one per line"), scopes)),
-  wrong, h("button.main", { type: "submit" }, "Make a key"));
+  wrong, h("button.main", { type: "submit" }, "Create key"));
   const refresh = async () => list.update((await get("v1/keys")).keys);
   refresh().catch((error) => put(wrong, error.message));
   return h("section", h("h2", "API keys"),
-    session.user.dev && h("p.faint", "In dev mode nobody is asked for a key: these count once the server has keys in its settings."),
+    session.user.dev && h("p.faint", "In dev mode no key is needed. These keys apply once the server has keys in its settings."),
     list.element, h("section.panel", h("h2", "New key"), form, made));
 }
 
@@ -91,7 +91,7 @@ function settings() {
     { name: "Value", kind: "wide", show: (one) => one.value || "–" },
     { name: "From", show: (one) => one.source },
     { name: "Meaning", kind: "prose", show: (one) => one.meaning },
-  ], (one) => one.name, "This server was set up by a program of its own.");
+  ], (one) => one.name, "This server was configured by a program.");
   get("v1/settings").then((found) => list.update(found.settings)).catch((error) => tell(error.message, true));
   return h("section", h("h2", "Server"), list.element);
 }

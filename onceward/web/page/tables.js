@@ -1,4 +1,4 @@
-// Tables: who sits where, who waits, the game that is on, and the last one move by move.
+// Tables: seats, waitlist, the current game, and a replay of the last one.
 
 import { get, part, post, query as ask, repeat } from "./api.js";
 import { ask as confirm, doing, h, once, put, table, tell } from "./dom.js";
@@ -28,8 +28,8 @@ function all({ trouble }) {
     { name: "Waiting", kind: "number", show: (one) => count(one.waiting) },
     { name: "Watching", kind: "number", show: (one) => count(one.spectators) },
     { name: "Games", kind: "number", show: (one) => count(one.number) },
-    { name: "Made", kind: "number", show: (one) => time(one.created_ms) },
-  ], (one) => one.id, "No tables. An application makes them, or POST /v1/tables.");
+    { name: "Created", kind: "number", show: (one) => time(one.created_ms) },
+  ], (one) => one.id, "No tables. Create one in an application or with POST /v1/tables.");
   const live = repeat(async () => list.update((await get("v1/tables?limit=200")).tables), 1000, trouble);
   const element = h("div.page", h("div.head", h("h1", { tabindex: "-1" }, "Tables")), list.element);
   return { title: "Tables", element, stop: live.stop };
@@ -40,24 +40,24 @@ function one({ rest: [id], trouble }) {
   const wrong = h("p.wrong", { role: "alert" }), phase = h("span.chip"), facts = h("dl.facts");
   const seats = table("Seats", [
     { name: "Seat", kind: "name", show: (seat) => seat.marker },
-    { name: "Who", show: (seat) => seat.user ?? "free" },
+    { name: "Player", show: (seat) => seat.user ?? "free" },
     { name: "Since", kind: "number", show: (seat) => (seat.since_ms ? ago(seat.since_ms, Date.now()) : "") },
     { name: "Wins in a row", kind: "number", show: (seat) => seat.wins ?? (seat.user ? 0 : "") },
-    { name: "Now", show: (seat) => (seat.away_ms ? "away" : seat.turn ? "to move" : seat.ready ? "ready" : "") },
+    { name: "Status", show: (seat) => (seat.away_ms ? "away" : seat.turn ? "to move" : seat.ready ? "ready" : "") },
     { name: "Time left", kind: "number", show: (seat) => (seat.due_ms ? left(seat.due_ms - Date.now()) : "") },
-  ], (seat) => seat.marker, "It has no seats.");
+  ], (seat) => seat.marker, "The table has no seats.");
   const game = h("div"), replay = h("div");
-  const pause = doing("Pause", async () => {
+  const pause = doing("Pause table", async () => {
     await post(`${path}/${last?.paused ? "resume" : "pause"}`);
     await live.now();
   });
-  const end = doing("Close", async () => {
-    if (!await confirm(`Close ${id}?`, "The game that is on ends, and everyone who sits or waits there is sent away. It cannot be undone.", "Close it")) return;
+  const end = doing("Close table", async () => {
+    if (!await confirm(`Close ${id}?`, "This ends the current game and removes all players and waiters. It cannot be undone.", "Close table")) return;
     await post(`${path}/close`);
-    tell(`${id} is closed.`);
+    tell(`Closed ${id}.`);
     location.hash = "#/tables";
   }, "danger");
-  const user = h("input", { id: "user", autocomplete: "off", spellcheck: "false", placeholder: "a user’s name" });
+  const user = h("input", { id: "user", autocomplete: "off", spellcheck: "false", placeholder: "user name" });
   const found = h("span.faint", { role: "status" });
   const seek = h("form.search", { role: "search", onsubmit: async (event) => {
     event.preventDefault();
@@ -66,7 +66,7 @@ function one({ rest: [id], trouble }) {
     } catch (error) {
       put(found, error.message);
     }
-  } }, h("label", { for: "user" }, "Where is"), user, h("button", { type: "submit" }, "Look"), found);
+  } }, h("label", { for: "user" }, "Find user"), user, h("button", { type: "submit" }, "Find"), found);
   let last = null, before = "", shown = "";
 
   const live = repeat(async () => {
@@ -81,9 +81,9 @@ function one({ rest: [id], trouble }) {
     seats.update(Object.entries(last.seats).map(([marker, seat]) => ({ marker, ...seat })));
     put(phase, last.paused ? "paused" : last.phase);
     phase.className = `chip ${last.paused ? "warn" : PHASES[last.phase] ?? ""}`;
-    put(pause, last.paused ? "Resume" : "Pause");
+    put(pause, last.paused ? "Resume table" : "Pause table");
     const text = JSON.stringify([last.waiting, last.spectators, last.number, last.lanes, last.paused_why]);
-    if (text !== before) facts.replaceChildren(...[["Game", last.game || "none"], ["Games so far", count(last.number)],
+    if (text !== before) facts.replaceChildren(...[["Game", last.game || "none"], ["Games", count(last.number)],
       ["Paused", last.paused_why],
       ["Waiting", count(last.waiting)], ["Watching", count(last.spectators)],
       ["Lanes", Object.keys(last.lanes ?? {}).length > 1 ? brief(last.lanes) : null],
@@ -101,11 +101,11 @@ function one({ rest: [id], trouble }) {
     const { now, last: over } = room.values;
     game.replaceChildren(now ? h("section.inside", h("h2", `Game ${last.number}`),
       h("p.faint", `${Object.entries(now.players).map(([seat, who]) => `${who} (${seat})`).join(" against ")}; waits for ${
-        now.awaited.map((seat) => now.players[seat]).join(", ") || "nobody"}`),
+        now.awaited.map((seat) => now.players[seat]).join(", ") || "no move"}`),
       h("pre", { tabindex: "0", "aria-label": "State of the game" }, pretty(now.state))) : "");
     if (over?.match && over.match !== shown) {
       shown = over.match;
-      replay.replaceChildren(h("h2", "The last game"), await moves(over.match));
+      replay.replaceChildren(h("h2", "Last game"), await moves(over.match));
     }
   }
 
@@ -117,12 +117,12 @@ function one({ rest: [id], trouble }) {
 
 function placeOf(place) {
   if (place.role === "waiting") {
-    return `${place.user} waits at place ${place.position}${place.wait_ms ? `, for about ${span(place.wait_ms)}` : ""}.`;
+    return `${place.user} is waiting at position ${place.position}${place.wait_ms ? `, for about ${span(place.wait_ms)}` : ""}.`;
   }
-  return place.marker ? `${place.user} sits at ${place.marker}.` : `${place.user} is ${place.role || "not there"}.`;
+  return place.marker ? `${place.user} sits at ${place.marker}.` : `${place.user} is ${place.role || "not at this table"}.`;
 }
 
-/** A match that is over, move by move. */
+/** The replay of a finished match, move by move. */
 async function moves(id) {
   let views;
   try {
@@ -136,8 +136,8 @@ async function moves(id) {
     const view = views[Number(slider.value)];
     put(state, pretty(view.state));
     const winners = view.outcome?.winners.map((seat) => view.players[seat]).join(", ");
-    put(said, `${slider.value === "0" ? "at the beginning" : `after move ${slider.value} of ${views.length - 1}`}${
-      view.outcome ? `: ${winners ? `${winners} wins` : "a draw"}` : ""}`);
+    put(said, `${slider.value === "0" ? "at the start" : `after move ${slider.value} of ${views.length - 1}`}${
+      view.outcome ? `: ${winners ? `${winners} wins` : "draw"}` : ""}`);
   };
   slider.value = slider.max;
   slider.addEventListener("input", show);

@@ -1,4 +1,4 @@
-// One timer: when it is due, what it does, and what became of its firings.
+// One timer: its due time, target and last firing.
 
 import { get, part, patch, post, query as ask, remove, repeat, session } from "./api.js";
 import { ask as confirm, doing, h, put, tell } from "./dom.js";
@@ -16,7 +16,7 @@ export function timerChip(state) {
   return element;
 }
 
-/** What a timer does, in a few words. */
+/** The target of a timer in a few words. */
 export function targetOf(timer) {
   if (timer.queue) return `sends to ${timer.queue}`;
   return timer.endpoint ? `calls ${timer.endpoint}` : `POST ${timer.url}`;
@@ -24,7 +24,7 @@ export function targetOf(timer) {
 
 export function page({ rest: [id], query, trouble }) {
   const whose = query.has("caller") ? query.get("caller") : session.user.caller;
-  // Also an empty name is one: that of the application itself.
+  // An empty name is valid: the application itself.
   const path = (more = "") => `v1/timers/${part(id)}${more}?caller=${part(whose)}`;
   const state = timerChip(""), countdown = h("dd"), facts = h("dl.facts"), line = h("ol.story");
   const tools = h("div.row"), body = h("pre", { tabindex: "0", "aria-label": "Body" }), wrong = h("p.wrong", { role: "alert" });
@@ -54,13 +54,13 @@ export function page({ rest: [id], query, trouble }) {
   function draw() {
     state.change(timer.state);
     facts.replaceChildren(...[
-      ["Left", countdown], ["Due", exactly(timer.due_ms)], ["Does", targetOf(timer)],
+      ["Due in", countdown], ["Due", exactly(timer.due_ms)], ["Action", targetOf(timer)],
       ["Repeats", timer.cron ? `${timer.cron} (${timer.zone})` : timer.every_ms ? `every ${span(timer.every_ms)}` : null],
-      ["Times missed", timer.catch_up === "all" || !timer.catch_up ? null : timer.catch_up],
-      ["Fired", String(timer.fired)], ["Whose", whose || "the application"], ["Set", exactly(timer.created_ms)],
+      ["Catch-up", timer.catch_up === "all" || !timer.catch_up ? null : timer.catch_up],
+      ["Fired", String(timer.fired)], ["Owner", whose || "the application"], ["Created", exactly(timer.created_ms)],
       ["Next", timer.next?.length ? timer.next.map((one) => exactly(Date.parse(one))).join(", ") : null],
     ].filter(([, value]) => value).map(([name, value]) => h("div", h("dt", name), value instanceof Node ? value : h("dd", value))));
-    put(body, timer.body === undefined ? "none of its own" : pretty(timer.body));
+    put(body, timer.body === undefined ? "none" : pretty(timer.body));
     line.replaceChildren(...events(timer));
     tools.replaceChildren(...actions());
   }
@@ -72,18 +72,18 @@ export function page({ rest: [id], query, trouble }) {
     }, kind);
     if (timer.state === "active") {
       return [
-        act("Let it fire now", () => patch(path(), { delay_ms: 0 })),
-        act("Cancel", async () => {
-          if (!await confirm(`Cancel ${id}?`, "It does not fire, or no more.", "Cancel it")) return false;
+        act("Fire now", () => patch(path(), { delay_ms: 0 })),
+        act("Cancel timer", async () => {
+          if (!await confirm(`Cancel ${id}?`, "The timer will not fire again.", "Cancel timer")) return false;
           await remove(path());
-          tell(`${id} is cancelled.`);
+          tell(`Cancelled ${id}.`);
         }, "danger"),
       ];
     }
     return timer.last && ["failed", "in_doubt"].includes(timer.last.state)
-      ? [act("Resend", async () => {
+      ? [act("Resend call", async () => {
         await post(path("/resend"));
-        tell("It is sent again, with the same id.");
+        tell("Resent with the same id.");
       }, "main")] : [];
   }
 
@@ -97,7 +97,7 @@ function events(timer) {
   const last = timer.last;
   if (!last) return [h("li", h("p.faint", "It has not fired yet."))];
   const found = [h("li.first", h("div.row", h("span.strong", `Firing ${last.number}`), h("time.faint", exactly(last.fired_ms))),
-    h("p.faint", last.due_ms ? `${span(last.fired_ms - last.due_ms)} after its time; ` : "", "id ",
+    h("p.faint", last.due_ms ? `${span(last.fired_ms - last.due_ms)} after its due time; ` : "", "id ",
       h("a", { href: `#/jobs/${part(last.id)}` }, h("code", last.id))))];
   for (const one of last.attempts ?? []) {
     found.push(h(one.outcome === "succeeded" ? "li.good" : "li.bad",

@@ -1,4 +1,4 @@
-// Timers: what is due and when, and where calls go. One timer: in timer.js.
+// Timers: due times, endpoints and a form for new timers. timer.js shows one timer.
 
 import { get, part, post, query as ask, repeat, session } from "./api.js";
 import { doing, h, mark, once, put, table, tell } from "./dom.js";
@@ -8,7 +8,7 @@ import { targetOf, timerChip } from "./timer.js";
 
 const REACH_MS = [60_000, 600_000, 3_600_000, 86_400_000, 7 * 86_400_000];
 const BARS = 96;
-const TABS = { "": "Due next", all: "All timers", endpoints: "Endpoints", new: "Set a timer" };
+const TABS = { "": "Due next", all: "All timers", endpoints: "Endpoints", new: "New timer" };
 
 export function page(where) {
   const { rest, query, trouble } = where;
@@ -29,26 +29,26 @@ const columns = (first, more) => [
     cell.append(h("a", { href: linkTo(timer) }, timer.id));
   }) },
   ...more,
-  { name: "Does", kind: "wide", show: targetOf },
+  { name: "Action", kind: "wide", show: targetOf },
   { name: "Repeats", show: (t) => t.cron ? `${t.cron} (${t.zone})` : t.every_ms ? `every ${span(t.every_ms)}` : "once" },
   { name: "Fired", kind: "number", show: (t) => t.fired },
-  { name: "Whose", show: (t) => t.caller || "app" },
+  { name: "Owner", show: (t) => t.caller || "app" },
 ];
 const linkTo = (timer) => `#/timers/${part(timer.id)}?caller=${part(timer.caller ?? "")}`;
 const name = (timer) => `${timer.caller}\n${timer.id}`;
 
-/** What is due next: a line of time, and a list that counts down. */
+/** The next timers: a timeline, and a list that counts down. */
 function due() {
   const bars = Array.from({ length: BARS }, () => h("span"));
   const ticks = h("div.span", { role: "img", "aria-label": "When timers are due" }, bars);
   const ends = h("div.axis"), from = h("span", "now"), to = h("span");
   ends.append(from, to);
-  const list = table("Timers that are due next", columns([
+  const list = table("Next timers", columns([
     { name: "In", kind: "number", update: (cell, timer) => { cell.due = timer.due_ms; tick(cell); } },
   ], [
     { name: "At", kind: "number", show: (t) => time(t.due_ms) },
-  ]), name, "No timer waits. Set one here, by onceward timers create, or by POST /v1/timers.");
-  let ahead = 0; // of the clock of this browser: the server's counts
+  ]), name, "No active timers. Create one here, with onceward timers create, or with POST /v1/timers.");
+  let ahead = 0; // difference to the browser's clock; the server's clock decides
   const cells = () => list.element.querySelectorAll("td[data-name=In]");
   const tick = (cell) => put(cell, left(cell.due - Date.now() - ahead));
   const counting = setInterval(() => cells().forEach(tick), 250);
@@ -64,7 +64,7 @@ function due() {
       const at = Math.max(timer.due_ms - found.now_ms, 0) / reach;
       if (at <= 1) counts[Math.min(Math.floor(at * BARS), BARS - 1)] += 1;
     }
-    // So that one timer is seen beside fifty.
+    // A logarithmic scale, so that one timer is visible next to fifty.
     const most = Math.log2(1 + Math.max(...counts, 1));
     bars.forEach((bar, number) => { bar.style.height = `${100 * Math.log2(1 + counts[number]) / most}%`; });
     ticks.setAttribute("aria-label", `${plural(found.timers.length, "timer")} due in the next ${span(reach)}`);
@@ -84,8 +84,8 @@ function all() {
       return (now) => label.change(now.state);
     }) },
     { name: "Due", kind: "number", show: (t) => time(t.due_ms) },
-  ]), name, "No such timers.");
-  const more = doing("More", () => look(next));
+  ]), name, "No timers found.");
+  const more = doing("Load more timers", () => look(next));
   let next = null, found = [];
   async function look(after) {
     const page = await get(ask("v1/agenda/timers", { state: states.value, text: text.value.trim(), after }));
@@ -102,7 +102,7 @@ function all() {
   return { element: h("section", form, list.element, more) };
 }
 
-/** Where calls go, and how they went. */
+/** Endpoints and the health of their calls. */
 function endpoints() {
   const list = table("Endpoints", [
     { name: "Endpoint", kind: "name", show: (e) => e.id },
@@ -121,36 +121,36 @@ function endpoints() {
       const part = e.rate ? e.rate.delivered / e.rate.calls : null;
       mark(put(cell, part === null ? "–" : `${(part * 100).toFixed(part === 1 ? 0 : 1)} %`), "bad", part !== null && part < 0.9);
     } },
-    { name: "URL", kind: "wide", show: (e) => e.url || "signs calls to bare URLs" },
-    { name: "Whose", show: (e) => e.caller || "app" },
+    { name: "URL", kind: "wide", show: (e) => e.url || "signs calls to plain URLs" },
+    { name: "Owner", show: (e) => e.caller || "app" },
     { name: "", update: once((cell, e) => {
-      if (e.url && e.caller === session.user.caller) cell.append(doing("Test", async () => {
+      if (e.url && e.caller === session.user.caller) cell.append(doing("Test endpoint", async () => {
         const timer = await post(`v1/endpoints/${part(e.id)}/test`);
-        tell(`A signed test call goes to ${e.id}.`);
+        tell(`Sending a signed test call to ${e.id}.`);
         location.hash = linkTo({ ...timer, caller: e.caller });
       }));
     }) },
-  ], (e) => `${e.caller}\n${e.id}`, "No endpoints. Timers may also call URLs directly.");
-  return { element: h("section", h("p.faint", "Calls and success are of this node since it started."), list.element), refresh: async () => {
-    // Who is no operator sees its own.
+  ], (e) => `${e.caller}\n${e.id}`, "No endpoints. Timers can also call URLs directly.");
+  return { element: h("section", h("p.faint", "Calls and success rate are counted by this node since it started."), list.element), refresh: async () => {
+    // Callers without the scope `operate` see their own endpoints.
     const [all, own] = await Promise.all(["?everyone=true&limit=200", "?limit=200"].map((what) => get(`v1/endpoints${what}`)));
     list.update(all.endpoints.length ? all.endpoints : own.endpoints.map((one) => ({ ...one, caller: session.user.caller })));
   }, every: 2000 };
 }
 
-/** A form for a new timer. */
+/** The form for a new timer. */
 function fresh() {
   const field = (id, label, props = {}, kind = "input") => {
     const control = h(kind, { id, autocomplete: "off", ...props });
     return { control, element: h("div", h("label", { for: id }, label), control) };
   };
-  const id = field("id", "Id, if it should have one");
-  const target = field("target", "Does", {}, "select");
+  const id = field("id", "Id (optional)");
+  const target = field("target", "Action", {}, "select");
   target.control.append(h("option", { value: "queue" }, "send a job to a queue"), h("option", { value: "url" }, "call a URL"),
     h("option", { value: "endpoint" }, "call an endpoint"));
   const to = field("to", "Queue, URL or endpoint", { required: true, spellcheck: "false" });
   const when = field("when", "When", {}, "select");
-  when.control.append(h("option", { value: "delay" }, "once, after seconds"), h("option", { value: "every" }, "every so many seconds"),
+  when.control.append(h("option", { value: "delay" }, "once, after seconds"), h("option", { value: "every" }, "every N seconds"),
     h("option", { value: "cron" }, "by a cron expression"));
   const what = field("what", "Seconds, or cron expression", { required: true, value: "60", spellcheck: "false" });
   const zone = field("zone", "Time zone of a cron expression", { placeholder: "UTC" });
@@ -162,13 +162,13 @@ function fresh() {
     put(wrong, "");
     try {
       const made = await post("v1/timers", read());
-      tell(`${made.id} is set, and due at ${time(made.due_ms)}.`);
+      tell(`Created ${made.id}, due at ${time(made.due_ms)}.`);
       location.hash = `#/timers/${part(made.id)}`;
     } catch (error) {
       put(wrong, error.message);
     }
   } }, h("div.fields", [target, to, when, what, zone, id, body].map((one) => one.element)), wrong,
-    h("button.main", { type: "submit" }, "Set the timer"));
+    h("button.main", { type: "submit" }, "Create timer"));
   function read() {
     const asked = { [target.control.value]: to.control.value.trim() };
     if (id.control.value.trim()) asked.id = id.control.value.trim();
@@ -176,13 +176,13 @@ function fresh() {
       try {
         asked.body = JSON.parse(body.control.value);
       } catch {
-        throw new Error("The body is not JSON: a text stands in quotes.");
+        throw new Error("The body is not JSON. Put text in quotes.");
       }
     }
     const how = when.control.value, value = what.control.value.trim();
     if (how === "cron") return { ...asked, cron: value, ...(zone.control.value.trim() ? { zone: zone.control.value.trim() } : {}) };
     const ms = Math.round(Number(value) * 1000);
-    if (!(ms >= 0)) throw new Error("Say after how many seconds.");
+    if (!(ms >= 0)) throw new Error("Enter a number of seconds.");
     return { ...asked, [how === "delay" ? "delay_ms" : "every_ms"]: ms };
   }
   return { element: h("section", form) };
