@@ -1781,7 +1781,7 @@ export interface TimersDueOptions extends CallOptions {
 /** Options of `timers.listAll`. */
 export interface TimersListAllOptions extends CallOptions {
   /** The state of the timers; by default, any. */
-  state?: string;
+  state?: TimerState;
   /** A part of the id. */
   text?: string;
   /** The cursor of the next page. */

@@ -217,7 +217,7 @@ class DueTimers(msgspec.Struct):
 class FindAllTimers(Query):
     """Which timers of all callers to list."""
 
-    state: str | UnsetType = UNSET
+    state: TimerState | UnsetType = UNSET
     """The state of the timers; by default, any."""
     text: str = ""
     """A part of the id."""

@@ -6,7 +6,18 @@ operation. It returns a struct or a complete response.
 
 from collections.abc import Awaitable, Callable, Coroutine
 from types import UnionType
-from typing import TYPE_CHECKING, Annotated, Any, Protocol, TypeVar, Union, get_args, get_origin
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    Literal,
+    Protocol,
+    TypeVar,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 import msgspec
 
@@ -142,10 +153,19 @@ def _query(given: dict[str, str], readers: dict[str, Reader], type_: type[T]) ->
     except msgspec.ValidationError as error:
         told, _, where = str(error).partition(" - at `$.")
         name = where.rstrip("`")
+        known = _choices(get_type_hints(type_).get(name))
+        told = f"use one of {', '.join(known)}" if known else told[:1].lower() + told[1:]
         raise BadInput(
-            f"{name} is not valid: {told[:1].lower()}{told[1:]}, not {given.get(name, '')[:100]!a}",
+            f"{name} is not valid: {told}, not {given.get(name, '')[:100]!a}",
             code="bad_parameter",
         ) from error
+
+
+def _choices(hint: Any) -> list[str]:
+    """The texts that a parameter can be, if they are a fixed set."""
+    if get_origin(hint) is Literal:
+        return [one for one in get_args(hint) if one]
+    return [one for member in get_args(hint) for one in _choices(member)]
 
 
 def _readers(query: Any) -> dict[str, Reader]:

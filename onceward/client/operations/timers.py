@@ -213,7 +213,12 @@ class TimersOperations(Operations):
         return await self._transport.run(api.DUE, query=api.DueTimersQuery(limit=limit))
 
     async def list_all(
-        self, *, state: str | UnsetType = UNSET, text: str = "", after: str = "", limit: int = 50
+        self,
+        *,
+        state: api.TimerState | UnsetType = UNSET,
+        text: str = "",
+        after: str = "",
+        limit: int = 50,
     ) -> api.AllTimersPage:
         """List the timers of all callers.
 
@@ -227,7 +232,12 @@ class TimersOperations(Operations):
         )
 
     async def iterate_all(
-        self, *, state: str | UnsetType = UNSET, text: str = "", after: str = "", limit: int = 50
+        self,
+        *,
+        state: api.TimerState | UnsetType = UNSET,
+        text: str = "",
+        after: str = "",
+        limit: int = 50,
     ) -> AsyncIterator[api.Timer]:
         """Iterate over the entries of all pages of `list_all`.
 
