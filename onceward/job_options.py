@@ -1,11 +1,13 @@
 """Job options: order key, limit key, priority and attempts of one job.
 
-This is the only declaration. Senders pass options as keyword arguments (`JobKeywords`); jobs,
-claims and timers hold them as one `JobOptions`. To add an option, add it to both classes, and its
-checks to `admit_options`.
+`JobOptions` is the only declaration. Jobs, claims and timers store one. Requests derive from
+`RequestedOptions` and responses from `JobOptionsView`, so clients, commands and the OpenAPI
+document have every option. Senders in Python pass options as keyword arguments (`JobKeywords`), and
+handlers read them from their job (`OptionAttributes`).
 """
 
 from collections.abc import Mapping
+from functools import cache
 from typing import Annotated, Any, Final, TypedDict
 
 import msgspec
@@ -42,7 +44,53 @@ class JobOptions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 NO_OPTIONS: Final = JobOptions()
 """Records omit their options if they are this object."""
 OPTION_NAMES: Final = frozenset(JobOptions.__struct_fields__)
-_DEFAULTS: Final = tuple(msgspec.structs.asdict(NO_OPTIONS).items())
+
+
+class OptionalOptions(JobOptions, frozen=True, kw_only=True):
+    """Options that may be missing. None: not specified."""
+
+    priority: int | None = None  # type: ignore[assignment]
+    """The priority: 0 runs first; default: 5."""
+
+
+class RequestedOptions(OptionalOptions, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The base of request bodies with the options of a job."""
+
+    priority: Annotated[int, Meta(ge=0, le=limits.PRIORITY_MAX)] | None = None
+    """The priority: 0 runs first; default: 5."""
+
+
+class JobOptionsView(JobOptions, frozen=True, kw_only=True):
+    """The base of responses about a job, without bounds that a newer server may move."""
+
+    priority: int
+    """The priority: 0 runs first."""
+    attempts_max: int
+    """The number of attempts after which a failure is final, by the options of the job or the
+    settings of its queue. 0: no limit."""
+
+
+class OptionAttributes:
+    """The options of a job as attributes of the object that has them, without `attempts_max`: that
+    of a job may come from the settings of its queue."""
+
+    __slots__ = ()
+    options: JobOptions
+
+    @property
+    def order_key(self) -> str | None:
+        """Jobs of one queue with the same order key run one after the other, in order."""
+        return self.options.order_key
+
+    @property
+    def limit_key(self) -> str | None:
+        """Jobs with the same limit key share the limit `limit_per_key` of the queue."""
+        return self.options.limit_key
+
+    @property
+    def priority(self) -> int:
+        """The priority: 0 runs first."""
+        return self.options.priority
 
 
 class JobKeywords(TypedDict, total=False):
@@ -73,10 +121,26 @@ def job_options(keywords: Mapping[str, Any]) -> JobOptions:
 
 
 def given_options(options: JobOptions) -> dict[str, Any]:
-    """The options that differ from their defaults, by name."""
+    """The options that differ from the defaults of their class, by name."""
+    if options is NO_OPTIONS:
+        return {}
     return {
-        name: value for name, default in _DEFAULTS if (value := getattr(options, name)) != default
+        name: value
+        for name, default in _defaults(type(options))
+        if (value := getattr(options, name)) != default
     }
+
+
+def shown_options(options: JobOptions, attempts_max: int) -> dict[str, Any]:
+    """The members of a `JobOptionsView`. `attempts_max` is that of the job, which may come from the
+    settings of its queue."""
+    return given_options(options) | {"priority": options.priority, "attempts_max": attempts_max}
+
+
+@cache
+def _defaults(type_: type[JobOptions]) -> tuple[tuple[str, Any], ...]:
+    fields = msgspec.structs.fields(type_)
+    return tuple((field.name, field.default) for field in fields if field.name in OPTION_NAMES)
 
 
 def admit_options(options: JobOptions) -> None:

@@ -6,15 +6,24 @@ import msgspec
 import pytest
 
 from onceward import limits
+from onceward.api.jobs import ClaimedJob, Job, JobSummary
+from onceward.api.messages import Message
+from onceward.api.timers import CreateTimer, Timer
 from onceward.errors import BadInput
 from onceward.job_options import (
     NO_OPTIONS,
+    OPTION_NAMES,
     JobKeywords,
     JobOptions,
+    JobOptionsView,
+    OptionAttributes,
+    RequestedOptions,
     admit_options,
     given_options,
     job_options,
 )
+from onceward.schedule import Claim
+from onceward.schedule import Job as JobRecord
 
 
 def refused(message: str, code: str, admit: Any, *args: Any) -> None:
@@ -25,6 +34,29 @@ def refused(message: str, code: str, admit: Any, *args: Any) -> None:
 
 def test_keywords_and_struct_declare_the_same_options() -> None:
     assert list(JobKeywords.__annotations__) == list(JobOptions.__struct_fields__)
+
+
+def test_handlers_have_every_option_as_an_attribute() -> None:
+    declared = {name for name, one in vars(OptionAttributes).items() if isinstance(one, property)}
+    assert declared | {"attempts_max"} == OPTION_NAMES
+    options = JobOptions(priority=3, order_key="o", limit_key="l")
+    for holder in (JobRecord("q", 1, "", 0, 0, options), Claim("1", "q", 1, 1, "t", 0, options)):
+        for name in declared:
+            assert getattr(holder, name) == getattr(options, name)
+
+
+def test_every_request_and_response_about_a_job_has_its_options() -> None:
+    for request in (Message, CreateTimer):
+        assert issubclass(request, RequestedOptions)
+    for response in (Job, JobSummary, ClaimedJob):
+        assert issubclass(response, JobOptionsView)
+    assert issubclass(Timer, JobOptions)
+
+
+def test_given_options_of_a_request_include_given_defaults() -> None:
+    message = msgspec.json.decode(b'{"body": 1, "priority": 5, "order_key": null}', type=Message)
+    assert given_options(message) == {"priority": 5}
+    assert given_options(msgspec.json.decode(b'{"body": 1}', type=Message)) == {}
 
 
 def test_options_that_are_not_specified_take_no_room_in_a_record() -> None:

@@ -81,10 +81,22 @@ export interface ClaimedJob {
   attempt: number;
   token: string;
   leaseUntilMs: number;
-  orderKey: string | null;
   createdMs: number;
   /** The error of the attempt before this one. */
   reason: string;
+  /** The id of the sender; empty: the application. */
+  caller: string;
+  /** Jobs of one queue with the same order key run one after the other, in order. */
+  orderKey?: string | null;
+  /** Jobs with the same limit key share the limit `limitPerKey` of the queue. */
+  limitKey?: string | null;
+  /** The priority: 0 runs first. */
+  priority: number;
+  /**
+   * The number of attempts after which a failure is final, by the options of the job or the
+   * settings of its queue. 0: no limit.
+   */
+  attemptsMax: number;
 }
 
 /** A new endpoint, with its secret. */
@@ -140,11 +152,7 @@ export interface CreatedTimer {
   headers?: Record<string, string>;
   body?: any;
   appendId?: boolean;
-  attemptsMax?: number | null;
   retry?: RetryPolicyView | null;
-  orderKey?: string | null;
-  limitKey?: string | null;
-  priority?: number | null;
   everyMs?: number | null;
   cron?: string | null;
   zone?: string | null;
@@ -156,6 +164,17 @@ export interface CreatedTimer {
   last?: Firing | null;
   /** Its owner, in a list of all callers. */
   caller?: string | null;
+  /** Jobs of one queue with the same order key run one after the other, in order. */
+  orderKey?: string | null;
+  /** Jobs with the same limit key share the limit `limitPerKey` of the queue. */
+  limitKey?: string | null;
+  /** The priority: 0 runs first. */
+  priority?: number | null;
+  /**
+   * The number of attempts after which a failure is final. 0: no limit; null: the setting of the
+   * queue.
+   */
+  attemptsMax?: number | null;
   /** Whether it existed before; then this request has changed nothing. */
   duplicate: boolean;
 }
@@ -298,10 +317,7 @@ export interface Job {
   createdMs: number;
   dueMs: number;
   attempt: number;
-  attemptsMax: number;
-  priority: number;
   key?: string | null;
-  orderKey?: string | null;
   /** The return value of the handler, once the job has succeeded. */
   result?: any;
   /** The error of the last attempt, if one failed. */
@@ -312,6 +328,17 @@ export interface Job {
   history?: JobAttempt[];
   /** The last settlements of steps in doubt. */
   settled?: JobSettlement[];
+  /** Jobs of one queue with the same order key run one after the other, in order. */
+  orderKey?: string | null;
+  /** Jobs with the same limit key share the limit `limitPerKey` of the queue. */
+  limitKey?: string | null;
+  /** The priority: 0 runs first. */
+  priority: number;
+  /**
+   * The number of attempts after which a failure is final, by the options of the job or the
+   * settings of its queue. 0: no limit.
+   */
+  attemptsMax: number;
 }
 
 /** An attempt that has failed. */
@@ -394,16 +421,25 @@ export interface JobSummary {
   queue: string;
   state: string;
   key: string | null;
-  orderKey: string | null;
   caller: string;
   createdMs: number;
   dueMs: number;
   endedMs: number;
   attempt: number;
-  attemptsMax: number;
   worker: string;
   /** The beginning of the last error. */
   reason: string;
+  /** Jobs of one queue with the same order key run one after the other, in order. */
+  orderKey?: string | null;
+  /** Jobs with the same limit key share the limit `limitPerKey` of the queue. */
+  limitKey?: string | null;
+  /** The priority: 0 runs first. */
+  priority: number;
+  /**
+   * The number of attempts after which a failure is final, by the options of the job or the
+   * settings of its queue. 0: no limit.
+   */
+  attemptsMax: number;
 }
 
 export type Kind = "classic" | "speed" | "ranked";
@@ -1204,11 +1240,7 @@ export interface Timer {
   headers?: Record<string, string>;
   body?: any;
   appendId?: boolean;
-  attemptsMax?: number | null;
   retry?: RetryPolicyView | null;
-  orderKey?: string | null;
-  limitKey?: string | null;
-  priority?: number | null;
   everyMs?: number | null;
   cron?: string | null;
   zone?: string | null;
@@ -1220,6 +1252,17 @@ export interface Timer {
   last?: Firing | null;
   /** Its owner, in a list of all callers. */
   caller?: string | null;
+  /** Jobs of one queue with the same order key run one after the other, in order. */
+  orderKey?: string | null;
+  /** Jobs with the same limit key share the limit `limitPerKey` of the queue. */
+  limitKey?: string | null;
+  /** The priority: 0 runs first. */
+  priority?: number | null;
+  /**
+   * The number of attempts after which a failure is final. 0: no limit; null: the setting of the
+   * queue.
+   */
+  attemptsMax?: number | null;
 }
 
 /** One attempt of a firing, and its outcome. */
@@ -1708,18 +1751,21 @@ export interface TimersCreateOptions extends CallOptions {
   body?: any;
   /** Whether the timer's id is appended to the path of the URL. */
   appendId?: boolean;
-  /** The number of attempts of the call or job; 0: no limit. */
-  attemptsMax?: number | null;
   /** When a failed call is retried: `pauses_s`, `attemptsMax`, `timeout_s`. */
   retry?: RetryPolicyInput | null;
-  /** The order key of the job. */
-  orderKey?: string | null;
-  /** The limit key of the job. */
-  limitKey?: string | null;
-  /** The priority of the job: 0 runs first; default: 5. */
-  priority?: number | null;
   /** In place of `at` and `delay_s`: milliseconds since 1970. */
   dueMs?: number | null;
+  /** Jobs of one queue with the same order key run one after the other, in order. */
+  orderKey?: string | null;
+  /** Jobs with the same limit key share the limit `limitPerKey` of the queue. */
+  limitKey?: string | null;
+  /** The priority: 0 runs first; default: 5. */
+  priority?: number | null;
+  /**
+   * The number of attempts after which a failure is final. 0: no limit; null: the setting of the
+   * queue.
+   */
+  attemptsMax?: number | null;
 }
 
 /** Options of `timers.list`. */

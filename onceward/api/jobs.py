@@ -1,6 +1,6 @@
 """Operations on jobs: claim, complete, fail, find, cancel and settle."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Protocol
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
@@ -8,6 +8,7 @@ from msgspec import UNSET, Meta, UnsetType
 from onceward import limits
 from onceward.api.messages import Wait, WaitMs
 from onceward.api.operation import Body, Operation, Query
+from onceward.job_options import JobOptions, JobOptionsView
 
 Token = Annotated[str, Meta(min_length=1)]
 LeaseMs = Annotated[int, Meta(ge=1, le=limits.LEASE_MS_MAX)]
@@ -36,7 +37,7 @@ class ClaimJobs(Body):
     """The name of the worker, shown with the job."""
 
 
-class ClaimedJob(msgspec.Struct):
+class ClaimedJob(JobOptionsView, frozen=True):
     """A job that is leased to a worker. To complete, fail or extend it, send its token."""
 
     id: str
@@ -45,10 +46,11 @@ class ClaimedJob(msgspec.Struct):
     attempt: int
     token: str
     lease_until_ms: int
-    order_key: str | None
     created_ms: int
     reason: str
     """The error of the attempt before this one."""
+    caller: str
+    """The id of the sender; empty: the application."""
 
 
 class ClaimedJobs(msgspec.Struct):
@@ -143,7 +145,7 @@ class JobSettlement(msgspec.Struct):
     reason: str
 
 
-class Job(msgspec.Struct, omit_defaults=True):
+class Job(JobOptionsView, frozen=True):
     """A job."""
 
     id: str
@@ -153,19 +155,16 @@ class Job(msgspec.Struct, omit_defaults=True):
     created_ms: int
     due_ms: int
     attempt: int
-    attempts_max: int
-    priority: int
     key: str | None = None
-    order_key: str | None = None
     result: Any = None
     """The return value of the handler, once the job has succeeded."""
     reason: str = ""
     """The error of the last attempt, if one failed."""
     ended_ms: int = 0
     worker: str = ""
-    history: list[JobAttempt] = []
+    history: list[JobAttempt] = msgspec.field(default_factory=list)
     """The last attempts that failed."""
-    settled: list[JobSettlement] = []
+    settled: list[JobSettlement] = msgspec.field(default_factory=list)
     """The last settlements of steps in doubt."""
 
     @property
@@ -174,13 +173,35 @@ class Job(msgspec.Struct, omit_defaults=True):
         return self.state in ENDED
 
 
-class FindJobs(Query):
-    """Which jobs to list."""
+class KnownJob(Protocol):
+    """The values of a job that filters compare."""
+
+    @property
+    def queue(self) -> str: ...
+    @property
+    def state(self) -> str: ...
+    @property
+    def key(self) -> str | None: ...
+    @property
+    def options(self) -> JobOptions: ...
+
+
+class JobFilter(Query):
+    """The parameters that select jobs."""
 
     queue: str | UnsetType = UNSET
     """The queue; default: all queues of the caller."""
     state: State | UnsetType = UNSET
     """The state of the jobs; default: any."""
+
+    def fits(self, id_: str, job: KnownJob) -> bool:
+        """Whether a job is selected."""
+        return self.queue in (UNSET, job.queue) and self.state in (UNSET, job.state)
+
+
+class FindJobs(JobFilter):
+    """Which jobs to list."""
+
     key: str | UnsetType = UNSET
     """The idempotency key of the job."""
     text: str = ""
@@ -190,21 +211,23 @@ class FindJobs(Query):
     limit: Annotated[int, Meta(ge=1, le=limits.LIST_MAX)] = 50
     """The maximum number of entries in the response."""
 
+    def fits(self, id_: str, job: KnownJob) -> bool:
+        parts = (job.key, job.options.order_key, id_)
+        return super().fits(id_, job) and any(self.text in (part or "") for part in parts)
 
-class JobSummary(msgspec.Struct):
+
+class JobSummary(JobOptionsView, frozen=True):
     """A job in a list."""
 
     id: str
     queue: str
     state: str
     key: str | None
-    order_key: str | None
     caller: str
     created_ms: int
     due_ms: int
     ended_ms: int
     attempt: int
-    attempts_max: int
     worker: str
     reason: str
     """The beginning of the last error."""

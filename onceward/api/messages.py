@@ -7,13 +7,13 @@ from msgspec import Meta
 
 from onceward import limits
 from onceward.api.operation import Body, Operation, Query
-from onceward.job_options import JobOptions
+from onceward.job_options import RequestedOptions
 
 Milliseconds = Annotated[int, Meta(ge=0, le=limits.KEY_NUMBER_MAX)]
 WaitMs = Annotated[int, Meta(ge=0, le=limits.WAIT_MS_MAX)]
 
 
-class Message(JobOptions, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Message(RequestedOptions, frozen=True, kw_only=True):
     """A message to send, with the options of its job."""
 
     body: Any
@@ -25,8 +25,6 @@ class Message(JobOptions, frozen=True, kw_only=True, forbid_unknown_fields=True)
     """The delay until the job is due."""
     due_ms: Milliseconds | None = None
     """The time when the job is due, in place of a delay."""
-    priority: Annotated[int, Meta(ge=0, le=limits.PRIORITY_MAX)] | None = None  # type: ignore[assignment]
-    """The priority: 0 runs first; default: 5."""
 
 
 class MessageBatch(Body):

@@ -10,6 +10,7 @@ from onceward import limits
 from onceward.api.messages import Milliseconds
 from onceward.api.operation import Body, Ignored, Operation, Query
 from onceward.api.retries import RetryPolicy, RetryPolicyView
+from onceward.job_options import OptionalOptions, RequestedOptions
 
 CatchUp = Literal["all", "last", "none"]
 """Of the times that were missed: each of them, the latest, or none."""
@@ -20,9 +21,10 @@ Moment = Annotated[datetime, Meta(tz=True)]
 Whole = Annotated[int, Meta(ge=0)]
 
 
-class CreateTimer(Body):
+class CreateTimer(RequestedOptions, frozen=True):
     """What happens, and when: a POST to a URL or an endpoint, or a job in a queue; at a time or
-    after a delay, once or again and again."""
+    after a delay, once or again and again. The options of jobs are for timers with a queue, except
+    `attempts_max`."""
 
     id: str | None = None
     """The id of the timer; by default, the server generates one."""
@@ -52,16 +54,8 @@ class CreateTimer(Body):
     """The body of the call or job: any JSON value."""
     append_id: bool = False
     """Whether the timer's id is appended to the path of the URL."""
-    attempts_max: Annotated[int, Meta(ge=0)] | None = None
-    """The number of attempts of the call or job; 0: no limit."""
     retry: RetryPolicy | None = None
     """When a failed call is retried: `pauses_ms`, `attempts_max`, `timeout_ms`."""
-    order_key: str | None = None
-    """The order key of the job."""
-    limit_key: str | None = None
-    """The limit key of the job."""
-    priority: Annotated[int, Meta(ge=0, le=limits.PRIORITY_MAX)] | None = None
-    """The priority of the job: 0 runs first; default: 5."""
     due_ms: Milliseconds | None = None
     """In place of `at` and `delay_ms`: milliseconds since 1970."""
     # So a timer can be posted as GET shows it.
@@ -116,7 +110,7 @@ class Firing(msgspec.Struct, omit_defaults=True):
     """If it waits because its receiver does not respond."""
 
 
-class Timer(msgspec.Struct, omit_defaults=True):
+class Timer(OptionalOptions, frozen=True):
     """A timer."""
 
     id: str
@@ -134,17 +128,13 @@ class Timer(msgspec.Struct, omit_defaults=True):
     headers: dict[str, str] = msgspec.field(default_factory=dict)
     body: Any = None
     append_id: bool = False
-    attempts_max: int | None = None
     retry: RetryPolicyView | None = None
-    order_key: str | None = None
-    limit_key: str | None = None
-    priority: int | None = None
     every_ms: int | None = None
     cron: str | None = None
     zone: str | None = None
     catch_up: str = "all"
     """`all`, `last` or `none`."""
-    next: list[str] = []
+    next: list[str] = msgspec.field(default_factory=list)
     """The next times of a recurring timer."""
     last: Firing | None = None
     """Its last firing."""
@@ -152,7 +142,7 @@ class Timer(msgspec.Struct, omit_defaults=True):
     """Its owner, in a list of all callers."""
 
 
-class CreatedTimer(Timer, kw_only=True, omit_defaults=True):
+class CreatedTimer(Timer, frozen=True, kw_only=True):
     """A timer that was created."""
 
     duplicate: bool

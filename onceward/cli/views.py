@@ -19,6 +19,7 @@ from onceward.api.tables import Ending, Place, Table, Waiter
 from onceward.api.timers import CreatedTimer, Timer
 from onceward.cli.calls import CURSORS, cursor_of
 from onceward.cli.display import Cell, print_facts, print_json, print_table, width
+from onceward.job_options import JobOptions
 
 # Numbers from here on are points in time (2020), smaller ones are durations of up to 50 years.
 _TIME_MS_MIN = 1_577_836_800_000
@@ -28,6 +29,8 @@ _PLAIN = frozenset(("token", "seq", "number", "n", "status"))
 # Members that any JSON value can have.
 _AS_JSON = frozenset(("body", "result", "value"))
 _STATES: tuple[str, ...] = get_args(State)
+# Columns of job options in lists. Attempts have a column of their own.
+_OPTIONS = [one for one in JobOptions.__struct_fields__ if one not in ("priority", "attempts_max")]
 # Narrow lists of queues have the main states, and jobs in doubt. `onceward queues get` has all.
 _ALL_STATES_WIDTH = 110
 # Shown in lists of queues if they are 0 as well.
@@ -491,8 +494,11 @@ def _show_overview(overview: Overview) -> None:
 
 
 _COLUMNS: dict[type, tuple[Any, ...]] = {
-    JobSummary: ("id", "state", "queue", "key", ("attempts", _attempts), "created_ms", "reason"),
-    Job: ("id", "state", "key", ("attempts", _attempts), "ended_ms", "reason"),
+    JobSummary: (
+        *("id", "state", "queue", "key", *_OPTIONS),
+        *(("attempts", _attempts), "created_ms", "reason"),
+    ),
+    Job: ("id", "state", "key", *_OPTIONS, ("attempts", _attempts), "ended_ms", "reason"),
     Timer: ("id", "caller", "state", "due_ms", "fired", ("action", _action)),
     Endpoint: ("id", "caller", ("health", _health), "url"),
     Table: ("id", ("state", _phase), "game", "waiting", ("seats", _seats)),

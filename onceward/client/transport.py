@@ -167,7 +167,9 @@ class Transport:
             if name == "Idempotency-Key":
                 header = self.ids.new() if given is None else None  # the server rejects ""
             elif not getattr(body, name):
-                setattr(body, name, new_secret(self.ids) if name == "secret" else self.ids.new())
+                value = new_secret(self.ids) if name == "secret" else self.ids.new()
+                # Some bodies are frozen. This one was made for this call.
+                msgspec.structs.force_setattr(body, name, value)
         return header
 
     async def _done(

@@ -11,7 +11,7 @@ from onceward import keys, limits
 from onceward.api.jobs import ENDED
 from onceward.errors import BadInput, NoSuchJob, TooLarge
 from onceward.ids import LENGTH
-from onceward.job_options import NO_OPTIONS, JobOptions, admit_options
+from onceward.job_options import NO_OPTIONS, JobOptions, OptionAttributes, admit_options
 from onceward.json_values import encode
 from onceward.keys import Key
 from onceward.quantities import is_whole
@@ -87,7 +87,7 @@ class Accepted(msgspec.Struct):
     """How many messages had the same key and another body, in queues that only count them."""
 
 
-class Job(msgspec.Struct, omit_defaults=True):
+class Job(msgspec.Struct, OptionAttributes, omit_defaults=True):
     """The record of a job."""
 
     queue: str
@@ -177,7 +177,7 @@ class Gate(msgspec.Struct):
     parked: int = 0
 
 
-class Claim(msgspec.Struct, frozen=True):
+class Claim(msgspec.Struct, OptionAttributes, frozen=True):
     """A leased job with the token that authorizes its worker to end the attempt."""
 
     id: str
@@ -196,6 +196,10 @@ class Claim(msgspec.Struct, frozen=True):
     suspect: bool = False
     """Whether this is the last attempt after one whose lease expired; it should run alone."""
     dedupe: Dedupe | None = None
+    attempts_max: int = 0
+    """After how many attempts a failure is final; 0: never."""
+    caller: str = ""
+    """Who has sent it, where that matters."""
 
 
 class LocalWorker(msgspec.Struct, frozen=True):

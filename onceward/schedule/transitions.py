@@ -648,6 +648,8 @@ class Schedule:
             job.stepped,
             job.cut_off and job.attempt == job.attempts_max,
             job.dedupe,
+            job.attempts_max,
+            job.caller,
         )
 
 

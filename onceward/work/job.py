@@ -15,6 +15,7 @@ from onceward.errors import BadInput, InDoubt, NotDone, OncewardError
 from onceward.job_options import (
     OPTION_NAMES,
     JobOptions,
+    OptionAttributes,
     SendKeywords,
     job_options,
 )
@@ -52,7 +53,7 @@ class Asleep(BaseException):
         self.until_ms = until_ms
 
 
-class Job:
+class Job(OptionAttributes):
     """One attempt at a job.
 
     Writes on `tx` commit together with the end of the job. If a record that the handler read has
@@ -78,8 +79,11 @@ class Job:
         self.body = body
         self.attempt = claim.attempt
         """1 for the first."""
+        self.attempts_max = claim.attempts_max
+        """The number of attempts after which a failure is final; 0: no limit."""
         self.options = claim.options
-        self.order_key = claim.options.order_key
+        self.caller = claim.caller
+        """The id of the sender: `key:NAME`, `user:NAME` or `app:NAME`; empty: the application."""
         self.due_ms = claim.due_ms
         self.created_ms = claim.created_ms
         self.reason = claim.reason
@@ -90,6 +94,7 @@ class Job:
         self.failure: BaseException | None = None
         self.raised: BaseException | None = None
         """The exception of its last step or sleep."""
+        self._dedupe = claim.dedupe
         self._store = store
         self._schedule = schedule
         self._intake = intake
@@ -99,6 +104,11 @@ class Job:
         self._names: set[str] = set()
         self._stepping = 0
         self._sleeps = 0
+
+    @property
+    def key(self) -> str | None:
+        """The idempotency key; None without one, or if it is too long to be stored."""
+        return self._dedupe.key if self._dedupe else None
 
     @property
     def tx(self) -> UserTransaction:

@@ -22,12 +22,14 @@ def test_what_is_missing_is_an_error() -> None:
 @pytest.mark.parametrize("state", [*ENDED, "scheduled", "queued", "running", "retrying"])
 def test_a_job_says_whether_it_has_ended_as_the_server_does(state: str) -> None:
     assert set(ENDED) == set(ENDED_AT_CLIENTS)
-    job = Job("1", "q", state, None, 0, 0, 1, 5, 5)
+    job = Job("1", "q", state, None, 0, 0, 1, priority=5, attempts_max=5)
     assert job.ended is (state in ENDED)
 
 
 def test_histories_are_not_shared() -> None:
-    first, second = (Job("1", "q", "queued", None, 0, 0, 1, 5, 5) for _ in range(2))
+    first, second = (
+        Job("1", "q", "queued", None, 0, 0, 1, priority=5, attempts_max=5) for _ in range(2)
+    )
     assert first.history is not second.history
 
 

@@ -35,6 +35,30 @@ async def test_a_retry_continues_after_the_recorded_steps() -> None:
 
 
 @virtual
+async def test_a_handler_sees_the_key_the_sender_and_the_options_of_its_job() -> None:
+    seen: list[Any] = []
+    apps = Apps(shared=False)
+    app = apps.make()
+
+    @app.handler("q", attempts_max=7)
+    async def work(job: Job) -> None:
+        names = ("key", "caller", "order_key", "limit_key", "priority", "attempts_max")
+        seen.append({name: getattr(job, name) for name in names})
+
+    async with app:
+        plain = await app.send("q", 1)
+        await app.wait(plain.id, 60)
+        given = {"order_key": "o", "limit_key": "l", "priority": 0, "attempts_max": 3}
+        receipt = await app.send("q", 2, key="k", caller="shop", **given)  # type: ignore[arg-type]
+        await app.wait(receipt.id, 60)
+    nothing = dict.fromkeys(("key", "order_key", "limit_key"))
+    assert seen == [
+        nothing | {"caller": "", "priority": 5, "attempts_max": 7},
+        {"key": "k", "caller": "app:shop", **given},
+    ]
+
+
+@virtual
 async def test_what_is_no_step_is_told_before_an_intent_is_recorded() -> None:
     said: list[str] = []
 

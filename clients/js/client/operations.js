@@ -64,7 +64,7 @@ export const OPERATIONS = {
   "tables.close": ["POST", "/v1/tables/{id}/close", "", { opaque: "seats* lanes meta" }],
   "tables.leaders": ["GET", "/v1/ladders/{ladder}", "?limit ?rating ?user", { returns: "leaders" }],
   "tables.rating": ["GET", "/v1/ladders/{ladder}/{user}", "", { returns: "rating" }],
-  "timers.create": ["POST", "/v1/timers", "id key url endpoint queue at delayS everyS cron zone catchUp headers body appendId attemptsMax retry:RetryPolicy orderKey limitKey priority dueMs", { fills: "id", opaque: "headers body" }],
+  "timers.create": ["POST", "/v1/timers", "id key url endpoint queue at delayS everyS cron zone catchUp headers body appendId retry:RetryPolicy dueMs orderKey limitKey priority attemptsMax", { fills: "id", opaque: "headers body" }],
   "timers.list": ["GET", "/v1/timers", "?prefix ?state ?app ?after ?limit", { pages: "timers after", opaque: "timers.headers timers.body" }],
   "timers.get": ["GET", "/v1/timers/{id}", "?app ?caller", { opaque: "headers body" }],
   "timers.move": ["PATCH", "/v1/timers/{id}", "at delayS ?app ?caller", { done: "already_ended", opaque: "headers body" }],

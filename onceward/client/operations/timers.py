@@ -32,12 +32,12 @@ class TimersOperations(Operations):
         headers: Mapping[str, str] | None = None,
         body: Any = None,
         append_id: bool = False,
-        attempts_max: int | None = None,
         retry: RetryPolicy | Mapping[str, Any] | None = None,
+        due_ms: int | None = None,
         order_key: str | None = None,
         limit_key: str | None = None,
         priority: int | None = None,
-        due_ms: int | None = None,
+        attempts_max: int | None = None,
     ) -> api.CreatedTimer:
         """Create a timer, once for its id or key.
 
@@ -57,12 +57,13 @@ class TimersOperations(Operations):
         - `headers`: Headers to send with the call.
         - `body`: The body of the call or job: any JSON value.
         - `append_id`: Whether the timer's id is appended to the path of the URL.
-        - `attempts_max`: The number of attempts of the call or job; 0: no limit.
         - `retry`: When a failed call is retried: `pauses_s`, `attempts_max`, `timeout_s`.
-        - `order_key`: The order key of the job.
-        - `limit_key`: The limit key of the job.
-        - `priority`: The priority of the job: 0 runs first; default: 5.
         - `due_ms`: In place of `at` and `delay_s`: milliseconds since 1970.
+        - `order_key`: Jobs of one queue with the same order key run one after the other, in order.
+        - `limit_key`: Jobs with the same limit key share the limit `limit_per_key` of the queue.
+        - `priority`: The priority: 0 runs first; default: 5.
+        - `attempts_max`: The number of attempts after which a failure is final. 0: no limit; None:
+          the setting of the queue.
 
         Raises `AddressRefused`, `KeyReused`, `NoSuchEndpoint`, `BadInput` (bad_timer, bad_url,
         bad_name, bad_key, value_too_large).
@@ -84,12 +85,12 @@ class TimersOperations(Operations):
                 headers=as_dict("headers", headers) or {},
                 body=body,
                 append_id=append_id,
-                attempts_max=attempts_max,
                 retry=as_struct("retry", retry, RetryPolicy),
+                due_ms=due_ms,
                 order_key=order_key,
                 limit_key=limit_key,
                 priority=priority,
-                due_ms=due_ms,
+                attempts_max=attempts_max,
             ),
         )
 

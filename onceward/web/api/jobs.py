@@ -11,6 +11,7 @@ from onceward.api import jobs as api
 from onceward.api.messages import Wait
 from onceward.callers import Caller
 from onceward.errors import BadInput, NoSuchJob
+from onceward.job_options import shown_options
 from onceward.observe import search
 from onceward.observe.search import Line
 from onceward.schedule import COMPLETE_WRITES, Accepted, Claim, Effect, Job, job_key, lease_key
@@ -48,16 +49,14 @@ def view(id_: str, job: Job) -> api.Job:
         job.created_ms,
         job.due_ms,
         job.attempt,
-        job.attempts_max,
-        job.options.priority,
         job.dedupe.key if job.dedupe else None,
-        job.options.order_key,
         shown_result(job.state, job.result),
         job.reason,
         job.ended_ms,
         job.worker,
         [api.JobAttempt(**asdict(attempt)) for attempt in job.history],
         [msgspec.convert(one, api.JobSettlement, from_attributes=True) for one in job.settled],
+        **shown_options(job.options, job.attempts_max),
     )
 
 
@@ -195,11 +194,7 @@ async def list_(call: Call, asked: api.FindJobs) -> api.JobPage:
         if not caller.may("manage", line.queue):
             return False
         scanned += 1  # jobs that the caller may not see are not counted
-        return (
-            queue in (UNSET, line.queue)
-            and asked.state in (UNSET, line.state)
-            and any(asked.text in (part or "") for part in (line.key, line.options.order_key, id_))
-        )
+        return asked.fits(id_, line)
 
     store = call.app.store
     page = await search.newest(
@@ -276,9 +271,10 @@ def _claimed(claim: Claim) -> api.ClaimedJob:
         claim.attempt,
         claim.token,
         claim.lease_until_ms,
-        claim.options.order_key,
         claim.created_ms,
         claim.reason,
+        claim.caller,
+        **shown_options(claim.options, claim.attempts_max),
     )
 
 
@@ -340,15 +336,14 @@ def _summary(id_: str, line: Line) -> api.JobSummary:
         line.queue,
         line.state,
         line.key,
-        line.options.order_key,
         line.caller,
         line.created_ms,
         line.due_ms,
         line.ended_ms,
         line.attempt,
-        line.attempts_max,
         line.worker,
         line.reason[:_REASON_CHARS],
+        **shown_options(line.options, line.attempts_max),
     )
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from onceward import recurrence
 from onceward.api import timers as api
-from onceward.job_options import OPTION_NAMES
+from onceward.job_options import given_options
 from onceward.recurrence import Cron, Interval
 from onceward.schedule import Job
 from onceward.webhooks.timers import WEBHOOKS, Call, Timer, View
@@ -24,7 +24,17 @@ def masked(headers: dict[str, str]) -> dict[str, str]:
 def shown(view: View, now_ms: int, viewer: str, times: int = _TIMES) -> api.Timer:
     """The response about a timer, with `times` future times. Only its owner sees header values."""
     timer, active = view.timer, view.timer.state == "active"
-    found = api.Timer(
+    repeat = timer.spec.repeat
+    members = _target(timer, hidden=view.caller != viewer)
+    if isinstance(repeat, Interval):
+        members["every_ms"] = repeat.every_ms
+    elif isinstance(repeat, Cron):
+        members |= {"cron": repeat.text, "zone": repeat.zone}
+    if repeat is not None and active and times:
+        members["next"] = _times_to_come(timer, times)
+    if timer.job:
+        members["last"] = _last(view)
+    return api.Timer(
         view.id,
         view.status,
         moment(timer.due_ms),
@@ -33,20 +43,8 @@ def shown(view: View, now_ms: int, viewer: str, times: int = _TIMES) -> api.Time
         timer.created_ms,
         timer.fired,
         catch_up=timer.spec.catch_up,
+        **members,
     )
-    _show_target(found, timer)
-    if view.caller != viewer:
-        found.headers = masked(found.headers)
-    repeat = timer.spec.repeat
-    if isinstance(repeat, Interval):
-        found.every_ms = repeat.every_ms
-    elif isinstance(repeat, Cron):
-        found.cron, found.zone = repeat.text, repeat.zone
-    if repeat is not None and active and times:
-        found.next = _times_to_come(timer, times)
-    if timer.job:
-        found.last = _last(view)
-    return found
 
 
 def moment(time_ms: int) -> str:
@@ -58,19 +56,21 @@ def moment(time_ms: int) -> str:
     return at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def _show_target(found: api.Timer, timer: Timer) -> None:
+def _target(timer: Timer, *, hidden: bool) -> dict[str, Any]:
+    """The members about what a timer does; `hidden`: without the values of headers."""
     target = timer.spec.target
-    found.body = target.body
     if isinstance(target, Call):
-        found.attempts_max = target.attempts_max
-        found.url, found.endpoint = target.url or None, target.endpoint or None
-        found.retry = target.retry
-        found.headers, found.append_id = target.headers, target.append_id
-        return
-    found.queue = target.queue
-    for name in OPTION_NAMES:
-        value = getattr(target.options, name)
-        setattr(found, name, value)
+        return {
+            "url": target.url or None,
+            "endpoint": target.endpoint or None,
+            "body": target.body,
+            "headers": masked(target.headers) if hidden else target.headers,
+            "append_id": target.append_id,
+            "attempts_max": target.attempts_max,
+            "retry": target.retry,
+        }
+    options = given_options(target.options) | {"priority": target.options.priority}
+    return {"queue": target.queue, "body": target.body, **options}
 
 
 def _times_to_come(timer: Timer, most: int) -> list[str]:

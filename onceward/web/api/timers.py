@@ -16,7 +16,7 @@ from onceward import limits
 from onceward.api import timers as api
 from onceward.callers import APPLICATION, Caller
 from onceward.errors import BadInput, NoSuchTimer, NotFailed
-from onceward.job_options import OPTION_NAMES
+from onceward.job_options import given_options
 from onceward.observe.paging import page_of
 from onceward.recurrence import Cron, Interval, Repeat
 from onceward.store import Transaction
@@ -237,7 +237,7 @@ def _target(call: Call, asked: api.CreateTimer) -> Target:
         headers=asked.headers,
         append_id=asked.append_id,
         retry=asked.retry,
-        options={name: getattr(asked, name) for name in OPTION_NAMES},
+        options=given_options(asked),
     )
     if isinstance(target, Send):
         insist_on_entry(call.app.node, call.caller, "send", target.queue)
@@ -309,8 +309,7 @@ def _may_operate(caller: Access, view: View) -> bool:
 def _owned(call: Call, view: View) -> api.Timer:
     """The response about a timer in a list of all callers."""
     found = shown(view, _now_ms(call), call.caller.id, times=0)
-    found.caller = view.caller
-    return found
+    return msgspec.structs.replace(found, caller=view.caller)
 
 
 def _now_ms(call: Call) -> int:

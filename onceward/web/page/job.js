@@ -3,7 +3,7 @@
 import { get, part, post, remove, repeat } from "./api.js";
 import { ask, doing, h, put, tell } from "./dom.js";
 import { exactly, plural, pretty, span } from "./format.js";
-import { STATES, chip } from "./joblist.js";
+import { OPTIONS, STATES, chip } from "./joblist.js";
 
 const ENDED = ["succeeded", "failed", "in_doubt", "cancelled"];
 
@@ -38,8 +38,7 @@ export function page({ rest: [id], trouble }) {
       ["Queue", h("a", { href: `#/queues/${part(job.queue)}` }, job.queue)],
       ["Id", h("code", id)],
       ["Sender", story.caller || "the application"],
-      ["Key", job.key], ["Order key", job.order_key],
-      ["Priority", job.priority === 5 ? null : String(job.priority)],
+      ["Key", job.key], ...OPTIONS.map(([name, text]) => [name, text(job)]),
       ["Attempts", job.attempts_max ? `${job.attempt} of at most ${job.attempts_max}` : String(job.attempt)],
       ["Duplicates with another body", story.differences ? plural(story.differences, "time") : null],
     ].filter(([, value]) => value).map(([name, value]) => h("div", h("dt", name), h("dd", value))));

@@ -24,6 +24,13 @@ export function chip(state) {
 /** The name of a job: its key, or the end of its id. */
 export const nameOf = (job) => job.key ?? `…${job.id.slice(-10)}`;
 
+/** The options of a job: a label, and the text of a job's value; empty if it has the default. */
+export const OPTIONS = [
+  ["Order key", (job) => job.order_key],
+  ["Limit key", (job) => job.limit_key],
+  ["Priority", (job) => (job.priority === 5 ? "" : String(job.priority))],
+];
+
 export function jobTable(label, { queue = true } = {}) {
   return table(label, [
     { name: "Job", kind: "name", update: once((cell, job) => {

@@ -38,9 +38,12 @@ async def test_jobs_are_claimed_with_all_that_a_worker_needs() -> None:
             "body": 0,
             "attempt": 1,
             "lease_until_ms": now_ms + 5_000,
-            "order_key": "o",
             "created_ms": now_ms,
             "reason": "",
+            "caller": "user:developer",
+            "order_key": "o",
+            "priority": 5,
+            "attempts_max": 5,
         }
         assert await claim(caller) == []
         assert (await caller.ok("GET", f"/v1/jobs/{id_}"))["worker"] == "developer"
