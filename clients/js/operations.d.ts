@@ -168,7 +168,7 @@ export interface CreatedTimer {
   orderKey?: string | null;
   /** Jobs with the same limit key share the limit `limitPerKey` of the queue. */
   limitKey?: string | null;
-  /** The priority: 0 runs first. */
+  /** The priority: 0 runs first; default: 5. */
   priority?: number | null;
   /**
    * The number of attempts after which a failure is final. 0: no limit; null: the setting of the
@@ -348,6 +348,15 @@ export interface JobAttempt {
   worker: string;
   /** The error. */
   reason: string;
+}
+
+/** The number of jobs found, in the time that a request may take. */
+export interface JobCount {
+  jobs: number;
+  /** Whether all jobs were scanned. If not, there may be more. */
+  complete: boolean;
+  /** The cursor that counts the rest, for the parameter `after`. */
+  next: string | null;
 }
 
 /** What a job has created, or what has created it. */
@@ -1256,7 +1265,7 @@ export interface Timer {
   orderKey?: string | null;
   /** Jobs with the same limit key share the limit `limitPerKey` of the queue. */
   limitKey?: string | null;
-  /** The priority: 0 runs first. */
+  /** The priority: 0 runs first; default: 5. */
   priority?: number | null;
   /**
    * The number of attempts after which a failure is final. 0: no limit; null: the setting of the
@@ -1415,6 +1424,16 @@ export interface JobsListOptions extends CallOptions {
   after?: string;
   /** The maximum number of entries in the response. [50] */
   limit?: number;
+}
+
+/** Options of `jobs.count`. */
+export interface JobsCountOptions extends CallOptions {
+  /** The queue; default: all queues of the caller. */
+  queue?: string;
+  /** The state of the jobs; default: any. */
+  state?: State;
+  /** The cursor of a count that was not complete. */
+  after?: string;
 }
 
 /** Options of `queues.configure`. */
@@ -2023,6 +2042,8 @@ export interface Operations {
     list(options?: JobsListOptions): Promise<JobPage>;
     /** Iterate over the entries of all pages of `list`. */
     iterate(options?: JobsListOptions): AsyncIterableIterator<JobSummary>;
+    /** Count jobs. */
+    count(options?: JobsCountOptions): Promise<JobCount>;
     /**
      * Show a job with its steps and effects.
      *

@@ -216,6 +216,23 @@ class FindJobs(JobFilter):
         return super().fits(id_, job) and any(self.text in (part or "") for part in parts)
 
 
+class CountJobs(JobFilter):
+    """Which jobs to count."""
+
+    after: str = ""
+    """The cursor of a count that was not complete."""
+
+
+class JobCount(msgspec.Struct):
+    """The number of jobs found, in the time that a request may take."""
+
+    jobs: int
+    complete: bool
+    """Whether all jobs were scanned. If not, there may be more."""
+    next: str | None
+    """The cursor that counts the rest, for the parameter `after`."""
+
+
 class JobSummary(JobOptionsView, frozen=True):
     """A job in a list."""
 
@@ -385,6 +402,16 @@ LIST = Operation(
     query=FindJobs,
     response=JobPage,
     errors=("bad_key",),
+)
+
+COUNT = Operation(
+    name="jobs.count",
+    method="GET",
+    path="/v1/jobs/count",
+    summary="Count jobs",
+    scope="manage:{queue of each job}",
+    query=CountJobs,
+    response=JobCount,
 )
 
 HISTORY = Operation(

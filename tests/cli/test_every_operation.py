@@ -29,6 +29,7 @@ STEPS: list[tuple[str, ...]] = [
     ("jobs settle {id} pay --not-done", "not_failed"),
     ("jobs cancel {id}",),
     ("jobs list --queue q",),
+    ("jobs count --queue q",),
     ("queues configure q --limit 5",),
     ("queues get q",),
     ("queues list",),

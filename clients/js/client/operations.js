@@ -14,6 +14,7 @@ export const OPERATIONS = {
   "jobs.retry": ["POST", "/v1/jobs/{id}/retry", "", { done: "not_failed" }],
   "jobs.settle": ["POST", "/v1/jobs/{id}/settle", "!step !done result reason key", { fills: "key", done: "not_failed" }],
   "jobs.list": ["GET", "/v1/jobs", "?queue ?state ?key ?text ?after ?limit", { pages: "jobs after" }],
+  "jobs.count": ["GET", "/v1/jobs/count", "?queue ?state ?after"],
   "jobs.history": ["GET", "/v1/jobs/{id}/history", "", { opaque: "job.body job.result steps.result" }],
   "queues.list": ["GET", "/v1/queues", "", { returns: "queues", opaque: "queues.jobs" }],
   "queues.get": ["GET", "/v1/queues/{queue}", "", { opaque: "jobs" }],

@@ -210,6 +210,23 @@ class JobsOperations(Operations):
                 return
             after = page.next
 
+    async def count(
+        self,
+        *,
+        queue: str | UnsetType = UNSET,
+        state: api.State | UnsetType = UNSET,
+        after: str = "",
+    ) -> api.JobCount:
+        """Count jobs.
+
+        - `queue`: The queue; default: all queues of the caller.
+        - `state`: The state of the jobs; default: any.
+        - `after`: The cursor of a count that was not complete.
+        """
+        return await self._transport.run(
+            api.COUNT, query=api.CountJobs(queue=queue, state=state, after=after)
+        )
+
     async def history(self, id: str) -> api.JobHistory:
         """Show a job with its steps and effects.
 

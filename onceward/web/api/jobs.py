@@ -1,9 +1,10 @@
 """HTTP functions for jobs: claims and results of workers, changes by operators."""
 
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
-from msgspec import UNSET, Raw, UnsetType
+from msgspec import UNSET, Raw
 from msgspec.structs import asdict
 
 from onceward import limits
@@ -179,35 +180,37 @@ async def settle(call: Call, id_: str, asked: api.SettleJob) -> api.JobOutcome:
 
 @answers(api.LIST)
 async def list_(call: Call, asked: api.FindJobs) -> api.JobPage:
-    caller, queue = call.caller, asked.queue
     before = call.unseal("after", asked.after) or None
-    if not caller.grants.for_any("manage") or (
-        queue is not UNSET and not caller.may("manage", queue)
-    ):
+    if not _may_find(call, asked):
         return api.JobPage([], 0, None)
     if asked.key is not UNSET:
-        return await _by_key(call, asked.key, queue)
+        return await _by_key(call, asked.key, asked)
     scanned = 0
 
     def fits(id_: str, line: Line) -> bool:
         nonlocal scanned
-        if not caller.may("manage", line.queue):
-            return False
-        scanned += 1  # jobs that the caller may not see are not counted
+        scanned += 1
         return asked.fits(id_, line)
 
-    store = call.app.store
-    page = await search.newest(
-        store,
-        call.app.node.schedule.slots,
-        fits,
-        before=before,
-        most=asked.limit,
-        until_ns=store.clock.elapsed_ns() + limits.PAGE_MS * 1_000_000,
-    )
-    await store.run(_nothing)  # the jobs read are durable after this returns
+    page = await _newest(call, fits, before, asked.limit)
     found = [_summary(id_, line) for id_, line in page.found]
     return api.JobPage(found, scanned, call.seal(page.next))
+
+
+@answers(api.COUNT)
+async def count(call: Call, asked: api.CountJobs) -> api.JobCount:
+    before = call.unseal("after", asked.after) or None
+    if not _may_find(call, asked):
+        return api.JobCount(0, complete=True, next=None)
+    jobs = 0
+
+    def fits(id_: str, line: Line) -> bool:
+        nonlocal jobs
+        jobs += asked.fits(id_, line)
+        return False  # a count needs no page
+
+    page = await _newest(call, fits, before, limits.PAGE_JOBS)
+    return api.JobCount(jobs, page.next is None, call.seal(page.next))
 
 
 @answers(api.HISTORY)
@@ -232,6 +235,29 @@ async def history(call: Call, id_: str) -> api.JobHistory:
         return shown
 
     return await call.app.store.run(fn)
+
+
+def _may_find(call: Call, asked: api.JobFilter) -> bool:
+    """Whether the caller may see jobs of a queue that is asked for."""
+    caller, queue = call.caller, asked.queue
+    return caller.grants.for_any("manage") and (queue is UNSET or caller.may("manage", queue))
+
+
+async def _newest(
+    call: Call, fits: Callable[[str, Line], bool], before: str | None, most: int
+) -> search.Page:
+    """The newest jobs that the caller may see and that fit, as many as a request has time for."""
+    store = call.app.store
+    page = await search.newest(
+        store,
+        call.app.node.schedule.slots,
+        lambda id_, line: call.caller.may("manage", line.queue) and fits(id_, line),
+        before=before,
+        most=most,
+        until_ns=store.clock.elapsed_ns() + limits.PAGE_MS * 1_000_000,
+    )
+    await store.run(_nothing)  # the jobs read are durable after this returns
+    return page
 
 
 async def _visible(call: Call, tx: Transaction, id_: str) -> Job:
@@ -278,7 +304,7 @@ def _claimed(claim: Claim) -> api.ClaimedJob:
     )
 
 
-async def _by_key(call: Call, key: str, queue: str | UnsetType) -> api.JobPage:
+async def _by_key(call: Call, key: str, asked: api.FindJobs) -> api.JobPage:
     """Return the jobs with an idempotency key, of all known senders; each sender has separate
     keys."""
     server, app, caller = call.server, call.app, call.caller
@@ -288,7 +314,9 @@ async def _by_key(call: Call, key: str, queue: str | UnsetType) -> api.JobPage:
     senders.update(Caller("key", "", key.name).id for key in server.keyring.keys.values())
     senders.update(name for _, name, _ in app.senders)
     queues = [
-        name for name in sorted(names) if queue in (UNSET, name) and caller.may("manage", name)
+        name
+        for name in sorted(names)
+        if asked.queue in (UNSET, name) and caller.may("manage", name)
     ]
     admit_key(key, "")
     if "\x00" in key:
@@ -302,7 +330,11 @@ async def _by_key(call: Call, key: str, queue: str | UnsetType) -> api.JobPage:
             known = [one for one in await tx.get_many(some, Accepted) if one is not None]
             jobs = await tx.get_many([job_key(one.id) for one in known], Line)
             pairs = zip(known, jobs, strict=True)
-            return [_summary(one.id, job) for one, job in pairs if job is not None]
+            return [
+                _summary(one.id, job)
+                for one, job in pairs
+                if job is not None and asked.fits(one.id, job)
+            ]
 
         found += await app.store.run(fn)
     found.sort(key=lambda job: job.id, reverse=True)

@@ -2,6 +2,8 @@
 
 from typing import Any, get_args
 
+import pytest
+
 import onceward
 from onceward import limits
 from onceward.api.jobs import State
@@ -73,6 +75,53 @@ async def test_a_filter_takes_the_states_that_jobs_are_shown_with() -> None:
             for job in (await caller.ok("GET", f"/v1/jobs?state={name}"))["jobs"]:
                 assert job["state"] == name
                 assert (await caller.ok("GET", f"/v1/jobs/{job['id']}"))["state"] == name
+
+
+@virtual
+async def test_jobs_are_counted_by_queue_and_state() -> None:
+    auth, keys = keyed(op="send:* manage:a", ann="send:*")
+    async with serving(auth=auth) as caller:
+        op, ann = (Caller(caller.server, keys[name]) for name in ("op", "ann"))
+        for number in range(30):
+            queue = "b" if number % 3 else "a"
+            message = {"body": 1, "key": str(number), "delay_ms": 9_000 * (number % 2)}
+            await op.ok("POST", f"/v1/inbox/{queue}", message)
+        for query, jobs in (("", 10), ("?queue=a&state=queued", 5), ("?state=failed", 0)):
+            found = await op.ok("GET", f"/v1/jobs/count{query}")
+            assert found == {"jobs": jobs, "complete": True, "next": None}, query
+        for one, query in ((op, "?queue=b"), (ann, "")):
+            found = await one.ok("GET", f"/v1/jobs/count{query}")
+            assert found["jobs"] == 0, "of queues that the caller may not manage"
+        for query in ("?state=alive", "?after=a/b", "?limit=5"):
+            assert (await op("GET", f"/v1/jobs/count{query}")).verdict == (422, "bad_parameter")
+
+
+@virtual
+async def test_a_count_that_runs_out_of_time_continues_at_its_cursor(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(limits, "PAGE_MS", 0)
+    async with serving() as caller:
+        for number in range(700):
+            await caller.app.send("a" if number % 2 else "b", number)
+        total, after, parts = 0, "", 0
+        while True:
+            found = await caller.ok("GET", f"/v1/jobs/count?queue=a&after={after}")
+            assert found["complete"] is (found["next"] is None)
+            total, parts = total + found["jobs"], parts + 1
+            if found["complete"]:
+                break
+            after = found["next"]
+        assert total == 350
+        assert parts > 1
+
+
+@virtual
+async def test_a_key_is_found_only_if_the_other_parameters_fit() -> None:
+    async with serving() as caller:
+        await caller.ok("POST", "/v1/inbox/a", {"body": 1, "key": "k"})
+        assert names(await caller.ok("GET", "/v1/jobs?key=k&state=queued")) == ["k"]
+        assert names(await caller.ok("GET", "/v1/jobs?key=k&state=failed")) == []
 
 
 @virtual
