@@ -576,6 +576,7 @@ class App:
             limit_key: The queue's setting `limit_per_key` bounds running jobs with the same key.
             priority: 0 (first) to 9 (last). Default: 5.
             attempts_max: Number of attempts; 0: no limit. Default: the setting of the queue.
+            tags: Up to 10 texts by which operators find the job.
 
         Idempotent with a key. Raises `BadInput`, `QueueFull`, and `KeyReused` if the key is known
         with another body.

@@ -1,4 +1,4 @@
-"""Job options: order key, limit key, priority and attempts of one job.
+"""Job options: order key, limit key, priority, attempts and tags of one job.
 
 `JobOptions` is the only declaration. Jobs, claims and timers store one. Requests derive from
 `RequestedOptions` and responses from `JobOptionsView`, so clients, commands and the OpenAPI
@@ -6,7 +6,7 @@ document have every option. Senders in Python pass options as keyword arguments 
 handlers read them from their job (`OptionAttributes`).
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Annotated, Any, Final, TypedDict
 
@@ -19,6 +19,12 @@ from onceward.errors import BadInput
 from onceward.quantities import is_whole
 
 PRIORITY_DEFAULT: Final = 5
+# For the OpenAPI document. `admit_options` checks it, so that a limit is not part of the records.
+_TAGS: Final = {
+    "maxItems": limits.TAGS_MAX,
+    "uniqueItems": True,
+    "items": {"type": "string", "minLength": 1, "maxLength": limits.TAG_BYTES_MAX},
+}
 
 
 class JobOptions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -33,6 +39,8 @@ class JobOptions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     attempts_max: Annotated[int, Meta(ge=0)] | None = None
     """The number of attempts after which a failure is final. 0: no limit; None: the setting of
     the queue."""
+    tags: Annotated[tuple[str, ...], Meta(extra_json_schema=_TAGS)] = ()
+    """Tags by which jobs can be found: up to 10, of 1 to 64 bytes each."""
 
     @property
     def shared(self) -> bool:
@@ -92,6 +100,11 @@ class OptionAttributes:
         """The priority: 0 runs first."""
         return self.options.priority
 
+    @property
+    def tags(self) -> tuple[str, ...]:
+        """Tags by which jobs can be found."""
+        return self.options.tags
+
 
 class JobKeywords(TypedDict, total=False):
     """The options of a job as keyword arguments. None: not specified."""
@@ -100,6 +113,7 @@ class JobKeywords(TypedDict, total=False):
     limit_key: str | None
     priority: int | None
     attempts_max: int | None
+    tags: Sequence[str] | None
 
 
 class SendKeywords(JobKeywords, total=False):
@@ -112,8 +126,8 @@ class SendKeywords(JobKeywords, total=False):
 
 def job_options(keywords: Mapping[str, Any]) -> JobOptions:
     """The options among keyword arguments, unchecked; other names are ignored."""
-    given = {
-        name: value
+    given: dict[str, Any] = {
+        name: tuple(value) if type(value) is list else value
         for name, value in keywords.items()
         if name in OPTION_NAMES and value is not None
     }
@@ -156,6 +170,20 @@ def admit_options(options: JobOptions) -> None:
         raise BadInput(
             f"the number of attempts is 1 or more, or 0 for no end, not {attempts_max!r}"
         )
+    if options.tags is not NO_OPTIONS.tags:
+        _admit_tags(options.tags)
+
+
+def _admit_tags(tags: Any) -> None:
+    if type(tags) is not tuple:
+        hint = f"; for one tag, use [{tags[:100]!r}]" if isinstance(tags, str) else ""
+        raise BadInput(f"tags are a list of texts, not {type(tags).__name__}{hint}")
+    if len(tags) > limits.TAGS_MAX:
+        raise BadInput(f"a job has at most {limits.TAGS_MAX} tags, not {len(tags)}")
+    for tag in tags:
+        keys.admit_name(tag, "a tag", limits.TAG_BYTES_MAX)
+        if tags.count(tag) > 1:
+            raise BadInput(f"the tag {tag!r} is given twice; give each tag once")
 
 
 def _admit_key(what: str, key: Any) -> None:

@@ -217,7 +217,7 @@ class _File:
             helper = self._helper("as_structs" if list in origins else "as_struct")
             found = f"{helper}({said}, {self._type(argument.struct)})"
         elif origins & {list, tuple}:
-            found = f"{self._helper('as_list')}({said})"
+            found = f"{self._helper('as_tuple' if tuple in origins else 'as_list')}({said})"
         elif dict in origins:
             found = f"{self._helper('as_dict')}({said})"
         elif datetime in origins:

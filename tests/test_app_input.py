@@ -28,6 +28,10 @@ BAD_PAUSES: list[Any] = [*NO_SECONDS, 0, 10**7]
 NO_TX: list[Any] = [5, True, "tx", [], {}, MemoryEngine()]
 NO_FUNCTION: list[Any] = ["f", 5, [], {}]
 NO_LIST: list[Any] = [None, 5, "xy", b"xy", {}]
+BAD_TAGS: list[Any] = [
+    *("red", "", b"red", 5, True, {}, {"red"}, iter(["red"])),
+    *([""], [None], ["a", "a"], ["x" * 65], ["a\n"], ["\ud800"], list("abcdefghijk")),
+]
 SECRET = "whsec_" + "A" * 43 + "="
 URL = "https://example.com/x"
 LATER = {"delay_s": 1_000_000}
@@ -52,6 +56,12 @@ BAD: dict[str, tuple[Told, list[Any]]] = {
     "send: key": (lambda app, v: app.send("q", 1, key=v), NO_TEXT[1:]),
     "send: caller": (lambda app, v: app.send("q", 1, key="k", caller=v), NO_TEXT),
     "send: delay": (lambda app, v: app.send("q", 1, key="k", delay_s=v), NO_SECONDS),
+    "send: tags": (lambda app, v: app.send("q", 1, tags=v), BAD_TAGS),
+    "timers.set: tags": (lambda app, v: app.timers.set(queue="q", tags=v, **LATER), BAD_TAGS),
+    "timers.set: tags of a call": (
+        lambda app, v: app.timers.set(url=URL, tags=v, **LATER),
+        [["a"]],
+    ),
     "send: option": (lambda app, v: app.send("q", 1, key="k", **{v: 1}), ["colour", "body_"]),
     "send_many: queue": (lambda app, v: app.send_many(v, []), NO_TEXT),
     "send_many: messages": (lambda app, v: app.send_many("q", v), NO_LIST),

@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from onceward import limits
+from onceward.api.arguments import as_tuple
 from onceward.api.jobs import ClaimedJob, Job, JobSummary
 from onceward.api.messages import Message
 from onceward.api.timers import CreateTimer, Timer
@@ -39,7 +40,7 @@ def test_keywords_and_struct_declare_the_same_options() -> None:
 def test_handlers_have_every_option_as_an_attribute() -> None:
     declared = {name for name, one in vars(OptionAttributes).items() if isinstance(one, property)}
     assert declared | {"attempts_max"} == OPTION_NAMES
-    options = JobOptions(priority=3, order_key="o", limit_key="l")
+    options = JobOptions(priority=3, order_key="o", limit_key="l", tags=("t",))
     for holder in (JobRecord("q", 1, "", 0, 0, options), Claim("1", "q", 1, 1, "t", 0, options)):
         for name in declared:
             assert getattr(holder, name) == getattr(options, name)
@@ -72,8 +73,9 @@ def test_options_that_are_not_specified_take_no_room_in_a_record() -> None:
 
 def test_given_options_are_those_that_differ_from_their_defaults() -> None:
     assert given_options(NO_OPTIONS) == given_options(JobOptions(priority=5)) == {}
-    every = {"order_key": "o", "limit_key": "l", "priority": 0, "attempts_max": 0}
-    assert given_options(JobOptions(**every)) == every  # type: ignore[arg-type]
+    every: dict[str, Any] = {"order_key": "o", "limit_key": "l", "priority": 0, "attempts_max": 0}
+    every["tags"] = ("t",)
+    assert given_options(JobOptions(**every)) == every
 
 
 def test_a_job_with_an_order_or_limit_key_shares_records_with_others() -> None:
@@ -88,6 +90,39 @@ def test_a_priority_is_whole_and_within_its_bounds() -> None:
     for wrong in (-1, 10, 0.0, 9.0, True, "9", None):
         options = JobOptions(priority=wrong)  # type: ignore[arg-type]
         refused(r"a priority is 0 \(first\) to 9", "bad_request", admit_options, options)
+
+
+def test_tags_are_a_list_of_different_short_texts() -> None:
+    for tags in ([], ["a"], ("b", "a"), ["é" * 32, "x" * 64, "#/ ,"], list("abcdefghij")):
+        options = job_options({"tags": tags})
+        admit_options(options)
+        assert options.tags == tuple(tags), "in the order given"
+    for wrong in ("", "red", b"red", 5, True, {}, {"red"}, {"red": 1}, iter(["red"])):
+        refused(
+            "tags are a list of texts", "bad_request", admit_options, job_options({"tags": wrong})
+        )
+    refused("use \\['red'\\]", "bad_request", admit_options, job_options({"tags": "red"}))
+    eleven = job_options({"tags": list("abcdefghijk")})
+    refused("at most 10 tags, not 11", "bad_request", admit_options, eleven)
+    refused(
+        "'a' is given twice", "bad_request", admit_options, job_options({"tags": ["a", "b", "a"]})
+    )
+    for tag in ("", "x" * 65, "é" * 33, "a\n", "\x00", "\ud800", None, 5, ["a"]):
+        refused("a tag ", "bad_name", admit_options, job_options({"tags": ["ok", tag]}))
+
+
+def test_a_job_without_tags_stores_nothing_for_them() -> None:
+    for tags in ([], ()):
+        assert msgspec.json.encode(job_options({"priority": 1, "tags": tags})) == b'{"priority":1}'
+    stored = msgspec.json.encode(job_options({"tags": ["b", "a"]}))
+    assert stored == b'{"tags":["b","a"]}'
+    assert msgspec.json.decode(stored, type=JobOptions).tags == ("b", "a")
+
+
+def test_a_client_sends_no_tags_if_none_are_given() -> None:
+    # An older server would reject the member.
+    assert msgspec.json.encode(Message(body=1, tags=as_tuple("tags", ()))) == b'{"body":1}'
+    assert b"tags" not in msgspec.json.encode(CreateTimer(tags=as_tuple("tags", [])))
 
 
 def test_there_may_be_any_number_of_attempts() -> None:

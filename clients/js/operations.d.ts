@@ -97,6 +97,8 @@ export interface ClaimedJob {
    * settings of its queue. 0: no limit.
    */
   attemptsMax: number;
+  /** Tags by which jobs can be found: up to 10, of 1 to 64 bytes each. */
+  tags?: string[];
 }
 
 /** A new endpoint, with its secret. */
@@ -175,6 +177,8 @@ export interface CreatedTimer {
    * queue.
    */
   attemptsMax?: number | null;
+  /** Tags by which jobs can be found: up to 10, of 1 to 64 bytes each. */
+  tags?: string[];
   /** Whether it existed before; then this request has changed nothing. */
   duplicate: boolean;
 }
@@ -339,6 +343,8 @@ export interface Job {
    * settings of its queue. 0: no limit.
    */
   attemptsMax: number;
+  /** Tags by which jobs can be found: up to 10, of 1 to 64 bytes each. */
+  tags?: string[];
 }
 
 /** An attempt that has failed. */
@@ -449,6 +455,8 @@ export interface JobSummary {
    * settings of its queue. 0: no limit.
    */
   attemptsMax: number;
+  /** Tags by which jobs can be found: up to 10, of 1 to 64 bytes each. */
+  tags?: string[];
 }
 
 export type Kind = "classic" | "speed" | "ranked";
@@ -643,6 +651,8 @@ export interface MessageInput {
    * queue.
    */
   attemptsMax?: number | null;
+  /** Tags by which jobs can be found: up to 10, of 1 to 64 bytes each. */
+  tags?: string[];
   /** The body of the message: any JSON value. */
   body: any;
   /**
@@ -1272,6 +1282,8 @@ export interface Timer {
    * queue.
    */
   attemptsMax?: number | null;
+  /** Tags by which jobs can be found: up to 10, of 1 to 64 bytes each. */
+  tags?: string[];
 }
 
 /** One attempt of a firing, and its outcome. */
@@ -1350,6 +1362,8 @@ export interface MessagesSendOptions extends CallOptions {
    * queue.
    */
   attemptsMax?: number | null;
+  /** Tags by which jobs can be found: up to 10, of 1 to 64 bytes each. */
+  tags?: string[];
   /**
    * The idempotency key. Without one, it is made from fields of the body, if the queue has
    * `keyFields`, or else it is the header Idempotency-Key.
@@ -1416,6 +1430,8 @@ export interface JobsListOptions extends CallOptions {
   queue?: string;
   /** The state of the jobs; default: any. */
   state?: State;
+  /** A tag of the jobs; default: any. */
+  tag?: string;
   /** The idempotency key of the job. */
   key?: string;
   /** A part of the id, the key or the order key. */
@@ -1432,6 +1448,8 @@ export interface JobsCountOptions extends CallOptions {
   queue?: string;
   /** The state of the jobs; default: any. */
   state?: State;
+  /** A tag of the jobs; default: any. */
+  tag?: string;
   /** The cursor of a count that was not complete. */
   after?: string;
 }
@@ -1785,6 +1803,8 @@ export interface TimersCreateOptions extends CallOptions {
    * queue.
    */
   attemptsMax?: number | null;
+  /** Tags by which jobs can be found: up to 10, of 1 to 64 bytes each. */
+  tags?: string[];
 }
 
 /** Options of `timers.list`. */

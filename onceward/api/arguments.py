@@ -165,6 +165,13 @@ def as_list(name: str, given: Any) -> Any:
     return list(given)
 
 
+def as_tuple(name: str, given: Any) -> Any:
+    """The same as a tuple. An empty one is the default of members that are tuples, so requests
+    omit it. Raises `BadInput`."""
+    found = as_list(name, given)
+    return tuple(found) if isinstance(found, list) else found
+
+
 def as_dict(name: str, given: Any) -> Any:
     """A dict of the given members; None and `UNSET` stay. Raises `BadInput`."""
     if given is None or given is UNSET:

@@ -193,10 +193,16 @@ class JobFilter(Query):
     """The queue; default: all queues of the caller."""
     state: State | UnsetType = UNSET
     """The state of the jobs; default: any."""
+    tag: Annotated[str, Meta(min_length=1, max_length=limits.TAG_BYTES_MAX)] | UnsetType = UNSET
+    """A tag of the jobs; default: any."""
 
     def fits(self, id_: str, job: KnownJob) -> bool:
         """Whether a job is selected."""
-        return self.queue in (UNSET, job.queue) and self.state in (UNSET, job.state)
+        return (
+            self.queue in (UNSET, job.queue)
+            and self.state in (UNSET, job.state)
+            and (self.tag is UNSET or self.tag in job.options.tags)
+        )
 
 
 class FindJobs(JobFilter):

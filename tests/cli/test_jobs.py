@@ -61,6 +61,22 @@ def test_a_message_is_sent_once(command: Command, queue: str) -> None:
     assert code == 2
 
 
+def test_jobs_are_sent_found_and_shown_with_tags(command: Command, queue: str) -> None:
+    id_ = command.json("send", queue, "1", "--tag", "red", "--tag", "big")["id"]
+    command.said("send", queue, "2")
+    assert "red, big" in command.said("jobs", "get", id_)
+    listed = command.said("jobs", "list", "--queue", queue)
+    assert "TAGS" in listed
+    assert "red, big" in listed
+    found = command.json("jobs", "list", "--queue", queue, "--tag", "big")["jobs"]
+    assert [job["id"] for job in found] == [id_]
+    assert command.json("jobs", "count", "--queue", queue, "--tag", "red")["jobs"] == 1
+    assert command.json("jobs", "count", "--queue", queue)["jobs"] == 2
+    line, code = command.refused("send", queue, "1", "--tag", "x" * 65)
+    assert line.endswith("a tag has 1 to 64 bytes, not 65 [bad_name]")
+    assert code == 2
+
+
 def test_many_messages_are_sent_each_with_a_verdict(command: Command, queue: str) -> None:
     messages = ['{"body": 1, "key": "a", "delay_s": 60}', '{"body": 2, "key": ""}']
     found = command.json("messages", "send-many", queue, *messages)["results"]

@@ -40,6 +40,13 @@ BAD: dict[str, tuple[Call, str]] = {
         lambda c: c.send("q", 1, key="k", priority="high"),
         "wrong_type",
     ),
+    "accept with a text as tags": (lambda c: c.send("q", 1, key="k", tags="red"), "bad_request"),
+    "accept with a tag twice": (lambda c: c.send("q", 1, key="k", tags=["a"] * 2), "bad_request"),
+    "accept with a long tag": (lambda c: c.send("q", 1, key="k", tags=["x" * 65]), "bad_name"),
+    "set a timer with a text as tags": (
+        lambda c: c.timers.create(queue="q", delay_s=60, tags="red"),
+        "bad_request",
+    ),
     "accept and wait for NaN": (lambda c: c.send("q", 1, key="k", wait_s=NAN), "bad_request"),
     "accept and wait too long": (lambda c: c.send("q", 1, key="k", wait_s=61), "bad_parameter"),
     "accept into nothing": (lambda c: c.send("", 1, key="k"), "bad_name"),

@@ -82,6 +82,11 @@ assert.ok((await client.queues.list()).some((queue) => queue.name === "orders"))
 assert.equal((await client.queues.get("orders")).name, "orders");
 assert.deepEqual((await client.jobs.list({ queue: "orders", limit: 1 })).jobs.map((one) => one.attemptsMax > 0), [true]);
 assert.equal((await client.jobs.history(first.id)).job.id, first.id);
+const tagged = await client.send("tagged", 1, { tags: ["red", "big"] });
+assert.deepEqual((await client.jobs.get(tagged.id)).tags, ["red", "big"]);
+assert.deepEqual((await client.jobs.list({ tag: "big" })).jobs.map((one) => one.id), [tagged.id]);
+assert.deepEqual(await client.jobs.count({ tag: "red" }), { jobs: 1, complete: true, next: null });
+await assert.rejects(client.send("tagged", 1, { tags: "red" }), { code: "wrong_type" });
 
 // Timers and endpoints.
 const timer = await client.timers.create({ queue: "orders", body: { a_b: 1 }, at: new Date(Date.now() + 3_600_000), key: "t" });

@@ -100,7 +100,13 @@ class Shop:
         await self.sell(client, "piano", 1)
         await client.send("mail", {"to": "nobody", "text": SCRIPT}, key=SCRIPT)
         await client.send("parcels", {"order": "order-1042"}, key="parcel-7")
-        await client.send("parcels", {"order": "order-1043"}, key="parcel-8", delay_s=3_600)
+        await client.send(
+            "parcels",
+            {"order": "order-1043"},
+            key="parcel-8",
+            delay_s=3_600,
+            tags=["fragile", MARKUP],
+        )
         for _ in range(5):  # an impatient sender
             await client.send("parcels", {"order": "order-1042"}, key="parcel-7")
         closed = "http://127.0.0.1:9/hook"

@@ -170,6 +170,18 @@ def test_a_jobs_story_leads_to_what_it_has_caused(console: Console) -> None:
         page.get_by_text("sends to mail").wait_for()
 
 
+def test_tags_are_shown_in_lists_and_with_their_job(console: Console) -> None:
+    with console.visit() as page:
+        console.open(page, "queues/parcels", "parcels")
+        row = page.get_by_role("row").filter(has_text="parcel-8")
+        for tag in ("fragile", MARKUP):
+            row.get_by_text(tag, exact=True).wait_for()
+        row.get_by_role("link", name="parcel-8").click()
+        page.get_by_role("heading", level=1, name="parcel-8").wait_for()
+        page.locator(".facts").get_by_text(f"fragile, {MARKUP}").wait_for()
+        assert grievances(page) == []
+
+
 def test_who_retries_and_dies_is_told_of_and_dead_letters_are_redriven(console: Console) -> None:
     with console.visit() as page:
         [vase] = console.get("jobs?key=order-1045")["jobs"]

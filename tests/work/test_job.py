@@ -42,20 +42,37 @@ async def test_a_handler_sees_the_key_the_sender_and_the_options_of_its_job() ->
 
     @app.handler("q", attempts_max=7)
     async def work(job: Job) -> None:
-        names = ("key", "caller", "order_key", "limit_key", "priority", "attempts_max")
+        names = ("key", "caller", "order_key", "limit_key", "priority", "attempts_max", "tags")
         seen.append({name: getattr(job, name) for name in names})
 
     async with app:
         plain = await app.send("q", 1)
         await app.wait(plain.id, 60)
-        given = {"order_key": "o", "limit_key": "l", "priority": 0, "attempts_max": 3}
-        receipt = await app.send("q", 2, key="k", caller="shop", **given)  # type: ignore[arg-type]
+        given: Any = {"order_key": "o", "limit_key": "l", "priority": 0, "attempts_max": 3}
+        given["tags"] = ("b", "a")
+        receipt = await app.send("q", 2, key="k", caller="shop", **given)
         await app.wait(receipt.id, 60)
     nothing = dict.fromkeys(("key", "order_key", "limit_key"))
     assert seen == [
-        nothing | {"caller": "", "priority": 5, "attempts_max": 7},
+        nothing | {"caller": "", "priority": 5, "attempts_max": 7, "tags": ()},
         {"key": "k", "caller": "app:shop", **given},
     ]
+
+
+@virtual
+async def test_a_handler_sends_jobs_with_tags() -> None:
+    async def work(job: Job) -> str:
+        with pytest.raises(BadInput, match="tags are a list of texts, not str"):
+            await job.send("next", 1, tags="red")
+        return (await job.send("next", 1, tags=["red", "big"])).id
+
+    apps = Apps(shared=False)
+    app = apps.make()
+    app.handler("q")(work)
+    async with app:
+        first = await app.wait((await app.send("q", 1)).id, 60)
+        assert first.state == "succeeded", first.reason
+        assert (await app.job(first.result)).tags == ("red", "big")
 
 
 @virtual

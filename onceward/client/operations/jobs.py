@@ -163,6 +163,7 @@ class JobsOperations(Operations):
         *,
         queue: str | UnsetType = UNSET,
         state: api.State | UnsetType = UNSET,
+        tag: str | UnsetType = UNSET,
         key: str | UnsetType = UNSET,
         text: str = "",
         after: str = "",
@@ -172,6 +173,7 @@ class JobsOperations(Operations):
 
         - `queue`: The queue; default: all queues of the caller.
         - `state`: The state of the jobs; default: any.
+        - `tag`: A tag of the jobs; default: any.
         - `key`: The idempotency key of the job.
         - `text`: A part of the id, the key or the order key.
         - `after`: The cursor of the next page.
@@ -182,7 +184,7 @@ class JobsOperations(Operations):
         return await self._transport.run(
             api.LIST,
             query=api.FindJobs(
-                queue=queue, state=state, key=key, text=text, after=after, limit=limit
+                queue=queue, state=state, tag=tag, key=key, text=text, after=after, limit=limit
             ),
         )
 
@@ -191,6 +193,7 @@ class JobsOperations(Operations):
         *,
         queue: str | UnsetType = UNSET,
         state: api.State | UnsetType = UNSET,
+        tag: str | UnsetType = UNSET,
         key: str | UnsetType = UNSET,
         text: str = "",
         after: str = "",
@@ -202,7 +205,7 @@ class JobsOperations(Operations):
         """
         while True:
             page = await self.list(
-                queue=queue, state=state, key=key, text=text, after=after, limit=limit
+                queue=queue, state=state, tag=tag, key=key, text=text, after=after, limit=limit
             )
             for one in page.jobs:
                 yield one
@@ -215,16 +218,18 @@ class JobsOperations(Operations):
         *,
         queue: str | UnsetType = UNSET,
         state: api.State | UnsetType = UNSET,
+        tag: str | UnsetType = UNSET,
         after: str = "",
     ) -> api.JobCount:
         """Count jobs.
 
         - `queue`: The queue; default: all queues of the caller.
         - `state`: The state of the jobs; default: any.
+        - `tag`: A tag of the jobs; default: any.
         - `after`: The cursor of a count that was not complete.
         """
         return await self._transport.run(
-            api.COUNT, query=api.CountJobs(queue=queue, state=state, after=after)
+            api.COUNT, query=api.CountJobs(queue=queue, state=state, tag=tag, after=after)
         )
 
     async def history(self, id: str) -> api.JobHistory:

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from onceward.api import messages as api
-from onceward.api.arguments import as_structs, in_ms
+from onceward.api.arguments import as_structs, as_tuple, in_ms
 from onceward.client.operations.base import Operations
 
 
@@ -20,6 +20,7 @@ class MessagesOperations(Operations):
         limit_key: str | None = None,
         priority: int | None = None,
         attempts_max: int | None = None,
+        tags: Sequence[str] = (),
         key: str | None = None,
         delay_s: float | None = None,
         due_ms: int | None = None,
@@ -36,6 +37,7 @@ class MessagesOperations(Operations):
         - `priority`: The priority: 0 runs first; default: 5.
         - `attempts_max`: The number of attempts after which a failure is final. 0: no limit; None:
           the setting of the queue.
+        - `tags`: Tags by which jobs can be found: up to 10, of 1 to 64 bytes each.
         - `key`: The idempotency key. Without one, it is made from fields of the body, if the queue
           has `key_fields`, or else it is the header Idempotency-Key.
         - `delay_s`: The delay until the job is due.
@@ -53,6 +55,7 @@ class MessagesOperations(Operations):
                 limit_key=limit_key,
                 priority=priority,
                 attempts_max=attempts_max,
+                tags=as_tuple("tags", tags),
                 key=key,
                 delay_ms=in_ms("delay_s", delay_s),
                 due_ms=due_ms,

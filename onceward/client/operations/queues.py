@@ -7,7 +7,7 @@ from typing import Literal
 from msgspec import UNSET, UnsetType
 
 from onceward.api import queues as api
-from onceward.api.arguments import as_list, given, in_ms
+from onceward.api.arguments import as_tuple, given, in_ms
 from onceward.api.jobs import Job
 from onceward.client.operations.base import Operations
 
@@ -94,8 +94,8 @@ class QueuesOperations(Operations):
                 retry_max_ms=in_ms("retry_max_s", retry_max_s),
                 failed_blocks=failed_blocks,
                 failure_queue=failure_queue,
-                key_fields=as_list("key_fields", key_fields),
-                fingerprint=as_list("fingerprint", fingerprint),
+                key_fields=as_tuple("key_fields", key_fields),
+                fingerprint=as_tuple("fingerprint", fingerprint),
                 mismatch=mismatch,
                 key_retention_ms=in_ms("key_retention_s", key_retention_s),
                 job_retention_ms=in_ms("job_retention_s", job_retention_s),

@@ -1,13 +1,13 @@
 """Client methods for timers, from `onceward.api.timers`. Written by `make generate`."""
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Literal
 
 from msgspec import UNSET, UnsetType
 
 from onceward.api import timers as api
-from onceward.api.arguments import as_dict, as_struct, as_time, in_ms
+from onceward.api.arguments import as_dict, as_struct, as_time, as_tuple, in_ms
 from onceward.api.retries import RetryPolicy
 from onceward.client.operations.base import Operations
 
@@ -38,6 +38,7 @@ class TimersOperations(Operations):
         limit_key: str | None = None,
         priority: int | None = None,
         attempts_max: int | None = None,
+        tags: Sequence[str] = (),
     ) -> api.CreatedTimer:
         """Create a timer, once for its id or key.
 
@@ -64,6 +65,7 @@ class TimersOperations(Operations):
         - `priority`: The priority: 0 runs first; default: 5.
         - `attempts_max`: The number of attempts after which a failure is final. 0: no limit; None:
           the setting of the queue.
+        - `tags`: Tags by which jobs can be found: up to 10, of 1 to 64 bytes each.
 
         Raises `AddressRefused`, `KeyReused`, `NoSuchEndpoint`, `BadInput` (bad_timer, bad_url,
         bad_name, bad_key, value_too_large).
@@ -91,6 +93,7 @@ class TimersOperations(Operations):
                 limit_key=limit_key,
                 priority=priority,
                 attempts_max=attempts_max,
+                tags=as_tuple("tags", tags),
             ),
         )
 

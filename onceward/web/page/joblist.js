@@ -29,12 +29,14 @@ export const OPTIONS = [
   ["Order key", (job) => job.order_key],
   ["Limit key", (job) => job.limit_key],
   ["Priority", (job) => (job.priority === 5 ? "" : String(job.priority))],
+  ["Tags", (job) => (job.tags ?? []).join(", ")],
 ];
 
 export function jobTable(label, { queue = true } = {}) {
   return table(label, [
     { name: "Job", kind: "name", update: once((cell, job) => {
       cell.append(h("a", { href: `#/jobs/${part(job.id)}` }, nameOf(job)));
+      for (const tag of job.tags ?? []) cell.append(" ", h("span.chip", tag));
     }) },
     ...(queue ? [{ name: "Queue", show: (job) => job.queue }] : []),
     { name: "State", update: once((cell, job) => {

@@ -78,6 +78,49 @@ async def test_a_filter_takes_the_states_that_jobs_are_shown_with() -> None:
 
 
 @virtual
+async def test_jobs_are_found_by_tag_across_pages() -> None:
+    async with serving() as caller:
+        for number in range(60):
+            tags = ["even", "even/é"] if number % 2 == 0 else ["odd"] if number % 3 else []
+            message = {"body": 1, "key": f"{number:02d}", "tags": tags}
+            await caller.ok("POST", "/v1/inbox/a", message)
+        found, after, pages = [], "", 0
+        while after is not None:
+            page = await caller.ok("GET", f"/v1/jobs?tag=even&limit=7&after={after}")
+            found, after, pages = found + names(page), page["next"], pages + 1
+            assert all(job["tags"] == ["even", "even/é"] for job in page["jobs"])
+        assert found == [f"{number:02d}" for number in range(58, -1, -2)]
+        assert pages >= 5
+        assert len(names(await caller.ok("GET", "/v1/jobs?tag=even%2F%C3%A9"))) == 30
+        assert names(await caller.ok("GET", "/v1/jobs?tag=eve")) == []
+        assert names(await caller.ok("GET", "/v1/jobs?tag=odd&key=01")) == ["01"]
+        assert names(await caller.ok("GET", "/v1/jobs?tag=even&key=01")) == []
+        assert (await caller.ok("GET", "/v1/jobs/count?tag=odd"))["jobs"] == 20
+        assert (await caller.ok("GET", "/v1/jobs/count?tag=odd&state=failed"))["jobs"] == 0
+        [plain] = (await caller.ok("GET", "/v1/jobs?key=03"))["jobs"]
+        assert "tags" not in plain
+
+
+@virtual
+async def test_a_job_shows_its_tags_wherever_it_is_shown() -> None:
+    async with serving() as caller:
+        batch = {"messages": [{"body": 1, "key": "k", "tags": ["b", "a"]}]}
+        sent = await caller.ok("POST", "/v1/inbox/q/batch", batch)
+        id_ = sent["results"][0]["accepted"]["id"]
+        [claimed] = (await caller.ok("POST", "/v1/queues/q/claim", {}))["jobs"]
+        said = {"token": claimed["token"], "reason": "broken", "final": True}
+        await caller.ok("POST", f"/v1/jobs/{id_}/fail", said)
+        for job in (
+            claimed,
+            await caller.ok("GET", f"/v1/jobs/{id_}"),
+            (await caller.ok("GET", f"/v1/jobs/{id_}/history"))["job"],
+            (await caller.ok("GET", "/v1/jobs"))["jobs"][0],
+            (await caller.ok("GET", "/v1/queues/q/failed"))["jobs"][0],
+        ):
+            assert job["tags"] == ["b", "a"]
+
+
+@virtual
 async def test_jobs_are_counted_by_queue_and_state() -> None:
     auth, keys = keyed(op="send:* manage:a", ann="send:*")
     async with serving(auth=auth) as caller:

@@ -118,10 +118,12 @@ async def test_a_timer_that_repeats_tells_its_next_times() -> None:
 async def test_a_timer_that_sends_shows_how_the_job_is_sent() -> None:
     async with serving() as caller:
         sent = {"queue": "q", "order_key": "o", "limit_key": "l", "priority": 1, "attempts_max": 3}
+        sent["tags"] = ["b", "a"]
         found = await caller.ok("POST", "/v1/timers", {**sent, "delay_ms": 0})
         assert {name: found[name] for name in sent} == sent
         [claim] = await caller.app.claim("q", "w", lease_s=10, wait_s=60)
         assert (claim.options.order_key, claim.options.priority) == ("o", 1)
+        assert claim.tags == ("b", "a")
         await caller.ok("POST", "/v1/endpoints", {"id": "e", "url": URL})
         called = {"headers": {"X-A": "1"}, "append_id": True, "endpoint": "e"}
         called["retry"] = {"pauses_ms": [1_000], "attempts_max": 2, "timeout_ms": 500}
@@ -334,6 +336,10 @@ async def test_a_caller_needs_a_scope_for_the_id_and_for_the_queue() -> None:
         ({"headers": {"a": 1}}, "wrong_type"),
         ({"order_key": "o"}, "bad_timer"),
         ({"priority": 5}, "bad_timer"),  # the default
+        ({"tags": ["a"]}, "bad_timer"),
+        ({"url": None, "queue": "q", "tags": ["a", "a"]}, "bad_timer"),
+        ({"url": None, "queue": "q", "tags": "a"}, "wrong_type"),
+        ({"url": None, "queue": "q", "tags": [""]}, "bad_name"),
         ({"url": None, "queue": "q", "headers": {"a": "b"}}, "bad_timer"),
         ({"url": None, "queue": "q", "append_id": True}, "bad_timer"),
         ({"url": None, "queue": "no queue"}, "bad_name"),
