@@ -3,7 +3,7 @@
 import argparse
 import os
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_origin, get_type_hints
 
 from onceward.api.arguments import arguments
 from onceward.api.operation import Operation
@@ -83,7 +83,9 @@ async def call(client: "RecordingClient", operation: Operation[Any], given: dict
 def cursor_of(operation: Operation[Any]) -> str | None:
     """The argument that continues a list; None if the operation has no pages."""
     names = getattr(operation.query, "__struct_fields__", ())
-    pages = "next" in getattr(operation.response, "__struct_fields__", ())
+    members = get_type_hints(operation.response) if operation.response is not None else {}
+    # A count can be continued as well, and has no entries to join.
+    pages = "next" in members and any(get_origin(one) is list for one in members.values())
     return next((name for name in CURSORS if pages and name in names), None)
 
 
