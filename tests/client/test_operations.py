@@ -61,6 +61,7 @@ def test_each_list_has_an_iterator() -> None:
         for name, one in CALLS.items()
         if {"after", "since"} & set(getattr(one.query, "__struct_fields__", ()))
         and "next" in one.response.__struct_fields__
+        and one.name != "jobs.count"  # it has no entries
     }
     assert len(paged) >= 10
     for name in paged:

@@ -3,7 +3,7 @@
 // The operations: method, path, arguments (! required, ? in the query, name:Struct),
 // and how clients repeat a request and read its response.
 export const OPERATIONS = {
-  "messages.send": ["POST", "/v1/inbox/{queue}", "!body orderKey limitKey priority attemptsMax key delayS dueMs ?waitS", { fills: "Idempotency-Key", opaque: "result" }],
+  "messages.send": ["POST", "/v1/inbox/{queue}", "!body orderKey limitKey priority attemptsMax tags key delayS dueMs ?waitS", { fills: "Idempotency-Key", opaque: "result" }],
   "messages.sendMany": ["POST", "/v1/inbox/{queue}/batch", "!messages:Message", { returns: "results", fills: "Idempotency-Key", opaque: "results.accepted.result" }],
   "jobs.claim": ["POST", "/v1/queues/{queue}/claim", "max leaseS waitS worker", { returns: "jobs", opaque: "jobs.body" }],
   "jobs.complete": ["POST", "/v1/jobs/{id}/complete", "!token result"],
@@ -13,8 +13,8 @@ export const OPERATIONS = {
   "jobs.cancel": ["DELETE", "/v1/jobs/{id}", ""],
   "jobs.retry": ["POST", "/v1/jobs/{id}/retry", "", { done: "not_failed" }],
   "jobs.settle": ["POST", "/v1/jobs/{id}/settle", "!step !done result reason key", { fills: "key", done: "not_failed" }],
-  "jobs.list": ["GET", "/v1/jobs", "?queue ?state ?key ?text ?after ?limit", { pages: "jobs after" }],
-  "jobs.count": ["GET", "/v1/jobs/count", "?queue ?state ?after"],
+  "jobs.list": ["GET", "/v1/jobs", "?queue ?state ?tag ?key ?text ?after ?limit", { pages: "jobs after" }],
+  "jobs.count": ["GET", "/v1/jobs/count", "?queue ?state ?tag ?after"],
   "jobs.history": ["GET", "/v1/jobs/{id}/history", "", { opaque: "job.body job.result steps.result" }],
   "queues.list": ["GET", "/v1/queues", "", { returns: "queues", opaque: "queues.jobs" }],
   "queues.get": ["GET", "/v1/queues/{queue}", "", { opaque: "jobs" }],
@@ -65,7 +65,7 @@ export const OPERATIONS = {
   "tables.close": ["POST", "/v1/tables/{id}/close", "", { opaque: "seats* lanes meta" }],
   "tables.leaders": ["GET", "/v1/ladders/{ladder}", "?limit ?rating ?user", { returns: "leaders" }],
   "tables.rating": ["GET", "/v1/ladders/{ladder}/{user}", "", { returns: "rating" }],
-  "timers.create": ["POST", "/v1/timers", "id key url endpoint queue at delayS everyS cron zone catchUp headers body appendId retry:RetryPolicy dueMs orderKey limitKey priority attemptsMax", { fills: "id", opaque: "headers body" }],
+  "timers.create": ["POST", "/v1/timers", "id key url endpoint queue at delayS everyS cron zone catchUp headers body appendId retry:RetryPolicy dueMs orderKey limitKey priority attemptsMax tags", { fills: "id", opaque: "headers body" }],
   "timers.list": ["GET", "/v1/timers", "?prefix ?state ?app ?after ?limit", { pages: "timers after", opaque: "timers.headers timers.body" }],
   "timers.get": ["GET", "/v1/timers/{id}", "?app ?caller", { opaque: "headers body" }],
   "timers.move": ["PATCH", "/v1/timers/{id}", "at delayS ?app ?caller", { done: "already_ended", opaque: "headers body" }],
@@ -108,7 +108,7 @@ export const ENDED = ["succeeded", "failed", "in_doubt", "cancelled"];
 
 // The members of structs in requests.
 export const STRUCTS = {
-  Message: "orderKey limitKey priority attemptsMax body key delayS dueMs",
+  Message: "orderKey limitKey priority attemptsMax tags body key delayS dueMs",
   Policy: "kind seats maxWins draw maxDraws loser idle lanes tiers widenS rated ladder ratingFirst ratingStep partyMax turnS idleS warnS graceS waitingS readyS rematchS breakS botS bots waitlistMax waitlistNames spectatorsMax opens endsEmpty gameS",
   RetryPolicy: "pausesS attemptsMax timeoutS",
   Schemas: "maps lists presences",
