@@ -65,7 +65,7 @@ class Bench:
         if why := contender.unavailable():
             return Run(failed=why)
         if self._failures.get(key, 0) >= FAILURES_MAX:
-            return Run(failed=f"given up after {FAILURES_MAX} failures in a row")
+            return Run(failed=f"skipped after {FAILURES_MAX} failures in a row")
         begun = time.monotonic()
         try:
             run = run_of(contender.run(workshop, entry, self.seconds))

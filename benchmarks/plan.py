@@ -81,7 +81,7 @@ class Stepped(Contender):
 
     def unavailable(self) -> str:
         if not python_of(self.python).exists():
-            return f"its environment is not there: make .venv-{self.python}"
+            return f"its environment is missing; run make .venv-{self.python}"
         return ""
 
     def run(self, workshop: Workshop, entry: "Entry", seconds: float) -> Figures:

@@ -272,7 +272,7 @@ def judge_effects(uses: Iterable[Use], effects: Mapping[str, Any]) -> None:
                 violated("not durable", f"{use.name} made write {number}: {name} has {effects}")
         for name, capacity in use.capacities.items():
             if capacity == 1 and name in effects and effects[name]["stale"]:
-                violated("stale write", f"{name}: somebody wrote with an old token: {effects}")
+                violated("stale write", f"{name}: a write with an old token: {effects}")
 
 
 def _judge_cycles(by_name: Mapping[str, list[Use]], granted: Sequence[Use]) -> None:

@@ -209,7 +209,7 @@ class Played:
                 self._move(entry, due_ms)
             case "late":
                 if entry["at_ms"] < due_ms:
-                    violated("clock too early", f"{self.id}: {entry}, and it was due at {due_ms}")
+                    violated("clock too early", f"{self.id}: {entry}, but it was due at {due_ms}")
                 self._end("late", entry.get("seats") or self.movers)
             case "left":
                 self._end("left", [entry["seat"], *entry.get("others", ())])
@@ -219,11 +219,11 @@ class Played:
     def _move(self, entry: Any, due_ms: int) -> None:
         seat, move, at_ms = entry["seat"], entry["move"], entry["at_ms"]
         if seat not in self.movers:
-            violated("out of turn", f"{self.id}: {entry}, and it is {self.movers}")
+            violated("out of turn", f"{self.id}: {entry}, but it is the turn of {self.movers}")
         if move not in (1, 2):
             violated("illegal move", f"{self.id}: {entry}")
         if at_ms >= due_ms:
-            violated("too late", f"{self.id}: {entry}, and it was due at {due_ms}")
+            violated("too late", f"{self.id}: {entry}, but it was due at {due_ms}")
         self.pending[seat] = move
         if self.hidden and len(self.pending) < len(self.players):
             return
@@ -321,17 +321,17 @@ class Umpire:
             sat = before.get("seats", {}).get(seat, {})
             ends = [sat.get("away_ms", 0), sat.get("due_ms", 0)]
             if not any(0 < end <= entry["at_ms"] for end in ends):
-                violated("clock too early", f"{match.id}: {entry}, and {sat} was there")
+                violated("clock too early", f"{match.id}: {entry}, but {sat} was present")
 
     def _judge_head(self, match: Played, head: Any) -> None:
         """The stored state of a match agrees with its log."""
         outcome = head.get("outcome")
         if head["state"] != match.told or head.get("pending", {}) != match.pending:
-            violated("another state", f"{match.id}: {head}, and not {match.told}")
+            violated("another state", f"{match.id}: {head}, expected {match.told}")
         if (outcome is not None) != bool(match.over):
-            violated("another end", f"{match.id}: {outcome}, and it is {match.over!r}")
+            violated("another end", f"{match.id}: {outcome}, expected {match.over!r}")
         if outcome is not None and list(outcome["winners"]) != match.winners:
-            violated("another winner", f"{match.id}: {outcome}, and not {match.winners}")
+            violated("another winner", f"{match.id}: {outcome}, expected {match.winners}")
 
     def _judge_table(self) -> None:
         """The table plays the running match with its players, and ratings include all matches."""
@@ -342,9 +342,11 @@ class Umpire:
                 violated("table and match differ", f"{players} sit, {self._playing} is on")
             turns = [m for m, seat in self._head["seats"].items() if seat.get("turn")]
             if sorted(turns) != sorted(on[0].movers):
-                violated("wrong turn", f"{turns}, and it is {on[0].movers}")
+                violated("wrong turn", f"{turns}, but it is the turn of {on[0].movers}")
         elif on or self._playing:
-            violated("table and match differ", f"nobody plays, {self._playing} is on")
+            violated(
+                "table and match differ", f"no player is seated, but {self._playing} is running"
+            )
         for user, count in self._played.items():
             rating = self._ratings.get(user, {})
             if rating.get("games", 0) != count:
@@ -361,7 +363,10 @@ class Umpire:
                 continue
             match = self._matches[view["match"]]
             if view["state"] != match.told or view["mine"] is not None or view["moves"]:
-                violated("secret shown", f"{key} of {match.id}: {view}, and {match.told} is known")
+                violated(
+                    "secret shown",
+                    f"{key} of {match.id}: {view}, but only {match.told} is revealed",
+                )
 
     def _judge_answer(self, one: Any) -> None:
         """A player's view contains the player's own move and the revealed moves of others."""
@@ -375,12 +380,14 @@ class Umpire:
             violated("secret shown", f"{one['user']} sees {view['state']}")
         known = match.told[: len(view["state"])]
         if view["mine"] not in (None, one["move"]) or view["state"] != known:
-            violated("secret shown", f"{one['user']} sees {view}, and {match.told} is known")
+            violated(
+                "secret shown", f"{one['user']} sees {view}, but only {match.told} is revealed"
+            )
 
     def end(self) -> None:
         """At the end, all seats are empty and no game is running."""
         if self._head.get("seats") or self._playing:
-            violated("stuck", f"{self._head} at the end, and {self._playing} is on")
+            violated("stuck", f"{self._head} at the end, with {self._playing} running")
 
     def _count(self, what: str) -> None:
         self.seen[what] = self.seen.get(what, 0) + 1

@@ -223,7 +223,7 @@ class Handlers(Scenario):
                 self._judge_receipts(call, accepted)
         for key, id_ in accepted.items():
             if id_ not in jobs:
-                violated("lost", f"{key} was accepted as {id_}, which is not there")
+                violated("lost", f"{key} was accepted as {id_}, which is missing")
             if jobs[id_]["state"] not in ENDED:
                 violated("stuck", f"{key} is {jobs[id_]['state']}")
         world = self._world

@@ -146,5 +146,5 @@ def check_unique(names: Iterable[str], kind: str, what: str) -> None:
     seen: dict[str, None] = {}
     for name in names:
         if name in seen:
-            violated(kind, f"{what}: {name} is there twice")
+            violated(kind, f"{what}: {name} occurs twice")
         seen[name] = None

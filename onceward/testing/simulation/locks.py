@@ -138,10 +138,10 @@ def judge_records(history: History) -> None:
             settling += stored.value
     for name, head in heads.items():
         if (head["held"], head["waiting"]) != (counts[name, "hold"], counts[name, "wait"]):
-            violated("miscounted", f"{name} is {head}, and has {counts}")
+            violated("miscounted", f"{name} is {head}, but has {counts}")
     for name, _ in counts:
         if name not in heads:
-            violated("miscounted", f"{name} has no head, and has {counts}")
+            violated("miscounted", f"{name} has no head, but has {counts}")
     for request in requests.values():
         names = list(request["places"])
         if (
@@ -152,4 +152,4 @@ def judge_records(history: History) -> None:
                 for name in names
             )
         ):
-            violated("stuck", f"{request} could be granted, and nobody does")
+            violated("stuck", f"{request} could be granted, but is not")

@@ -120,7 +120,7 @@ class Operators(Work):
                 violated("not cancelled", f"the timer {rest[0]} fired {made[rest[0]]} times")
         for id_, job in outcome.jobs.items():
             if job["state"] == "cancelled" and id_ not in asked:
-                violated("wrong end", f"{id_} is cancelled, and nobody asked for that")
+                violated("wrong end", f"{id_} is cancelled without a request")
         for call in outcome.history.calls:
             if call.request[0] == "timer" and made[call.id] != 1 and call.id not in asked:
                 violated("timer", f"{call.id} fired {made[call.id]} times")

@@ -231,7 +231,7 @@ class Follow:
             (lane.startswith("vip") for lane in lanes), reverse=True
         )
         if told != expected or set(lanes) != waiting or vips_last:
-            violated("wrong waitlist", f"{told}, and {self._waiting} wait")
+            violated("wrong waitlist", f"{told}, but {self._waiting} wait")
 
     def _judge_place(self, place: Any) -> None:
         if "refused" in place:

@@ -85,9 +85,11 @@ class Work(Handlers):
             if state == "cancelled":
                 continue
             if what == "poison" and (job["attempt"] != _POISON or attempts[id_] > _POISON):
-                violated("attempts", f"{id_} died at {job['attempt']}, tried {attempts[id_]} times")
+                violated(
+                    "attempts", f"{id_} failed at {job['attempt']} after {attempts[id_]} attempts"
+                )
             if what == "steps" and not steps[id_]:
-                violated("step lost", f"{id_} is {state}, and its step was never made")
+                violated("step lost", f"{id_} is {state}, but its step never ran")
             if holds[id_] > 1 or (what == "hold" and state == "succeeded" and not holds[id_]):
                 violated("not at most once", f"{id_} is {state}, called {holds[id_]} times")
             if (what == "send") != (id_ in children):
@@ -129,7 +131,7 @@ class Work(Handlers):
                 violated("order", f"{key}: two have the same number in {handled}")
             for (_, one), (_, other) in pairwise(sorted(handled)):
                 if calls[other].returned_ns < calls[one].called_ns:
-                    violated("order", f"{key}: {one} came before {other}, and was sent later")
+                    violated("order", f"{key}: {one} ran before {other}, but was sent later")
 
 
 async def _handle(job: Job, outside: Outside) -> Any:

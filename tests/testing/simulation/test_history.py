@@ -64,7 +64,7 @@ def test_an_effect_that_had_ended_before_an_earlier_one_began_is_a_violation():
 
 def test_names_must_be_unique():
     check_unique(["a", "b"], "twice", "names")
-    with pytest.raises(Violation, match="twice: names: a is there twice"):
+    with pytest.raises(Violation, match="twice: names: a occurs twice"):
         check_unique(["a", "b", "a"], "twice", "names")
 
 

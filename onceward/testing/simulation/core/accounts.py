@@ -84,7 +84,7 @@ class Accounts(Scenario):
             for answer in call.answers:
                 record = recorded.get(call.id)
                 if answer.body != record:
-                    violated("lost", f"{call.id} was told {answer.body}, recorded is {record}")
+                    violated("lost", f"{call.id} got {answer.body}, but the record is {record}")
         chains = [_Chain(history, number, transfers, recorded) for number in range(self.count)]
         for call in history.calls:
             if call.request[0] == "audit":
@@ -146,7 +146,10 @@ class _Chain:
         """Fail unless an account in this state could be seen within the span."""
         change, balance = seen
         if change >= len(self.balances) or self.balances[change] != balance:
-            violated("not durable", f"{span.name} saw account {self.number} as {seen}: never so")
+            violated(
+                "not durable",
+                f"{span.name} saw account {self.number} as {seen}, which never existed",
+            )
         check_real_time(
             [*self.spans[: change + 1], span, *self.spans[change + 1 :]], f"account {self.number}"
         )

@@ -87,7 +87,9 @@ class Counters(Scenario):
                     returned[token] = min(answer.returned_ns, returned.get(token, NEVER_NS))
                     if len(stored) < position or stored[position - 1] != token:
                         kind = "lost update" if token in stored else "lost"
-                        violated(kind, f"{name}: {token} was told {position}; there is {stored}")
+                        violated(
+                            kind, f"{name}: {token} got {position}, but the record is {stored}"
+                        )
         spans = [
             Span(calls[token.split("@")[0]].called_ns, returned.get(token, NEVER_NS), token)
             for token in stored
@@ -98,7 +100,9 @@ class Counters(Scenario):
                 for answer in call.answers:
                     seen = answer.body or []
                     if stored[: len(seen)] != seen:
-                        violated("not durable", f"{call.id} saw {seen} in {name}: never so")
+                        violated(
+                            "not durable", f"{call.id} saw {seen} in {name}, which never existed"
+                        )
                     span = Span(call.called_ns, answer.returned_ns, call.id)
                     check_real_time([*spans[: len(seen)], span, *spans[len(seen) :]], name)
         for topic in ("counter hook", "counter transaction hook"):
@@ -115,14 +119,14 @@ class Counters(Scenario):
         for node, tokens in told.items():
             for token in tokens:
                 if token not in stored:
-                    violated("hook", f"{topic} of {node} was told of {token}, which is not there")
+                    violated("hook", f"{topic} of {node} got {token}, which is not stored")
             places = [stored.index(token) for token in tokens]
             if history.mode == "local" and places != sorted(places):
-                violated("hook", f"{topic} of {node} was told out of order: {places}")
+                violated("hook", f"{topic} of {node} was called out of order: {places}")
         for token in answered:
             node = token.split("@")[1].split(":")[0]
             if token not in told.get(node, []):
-                violated("hook", f"{topic} of {node} was not told of {token}")
+                violated("hook", f"{topic} of {node} did not get {token}")
 
 
 def _counter(number: int) -> Key:

@@ -72,7 +72,9 @@ class Items(Scenario):
         added, taken = history.values("line head").get("0", (0, 0))
         left = [int(sort) for sort in history.values("line")]
         if left != list(range(taken + 1, added + 1)):
-            violated("torn read", f"head {added}, {taken}, and the line is {left}")
+            violated(
+                "torn read", f"the head has {added} added and {taken} taken, but the line is {left}"
+            )
         adds: dict[int, Span] = {}
         takes: dict[int, Span] = {}
         # The item of each number, from all responses.
@@ -101,7 +103,7 @@ class Items(Scenario):
 
     def _judge_answer(self, call: Call, body: Any, added: int, taken: int) -> None:
         if body["added"] > added or body["taken"] > taken:
-            violated("not durable", f"{call.id} was told {body}; now {added}, {taken}")
+            violated("not durable", f"{call.id} got {body}, but the final head is {added}, {taken}")
         if "last" in body and body["last"] != [body["token"]]:
             violated("own write", f"{call.id} added an item and found another: {body}")
         if "numbers" in body and body["numbers"] != list(
@@ -126,7 +128,7 @@ def _note_effect(effects: dict[int, Span], number: int, span: Span, what: str) -
 
 def _note_item(items: dict[int, str], number: int, token: str) -> None:
     if items.setdefault(number, token) != token:
-        violated("not durable", f"number {number} was {token}, and also {items[number]}")
+        violated("not durable", f"number {number} is {token} and also {items[number]}")
 
 
 def _check_reads(calls: list[Call], effects: dict[int, Span], place: str) -> None:

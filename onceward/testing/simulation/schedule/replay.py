@@ -89,14 +89,14 @@ class Replay:
                 changes[sort.removesuffix("#job")] = json.loads(value)
         for id_, record in changes.items():
             if id_ not in self.jobs:
-                violated("unsent", f"there is a job {id_} that nobody has sent: {record}")
+                violated("unsent", f"job {id_} exists but was not sent: {record}")
             self._change(self.jobs[id_], record, acts.pop(id_, None), commit.at_ns)
         for act in acts.values():
             self._extend(act)
 
     def _send(self, message: str, sent: list[dict[str, Any]]) -> None:
         if message in self.sent:
-            violated("applied twice", f"{message} has sent {self.sent[message]}, and now {sent}")
+            violated("applied twice", f"{message} has sent {self.sent[message]}, and then {sent}")
         self.sent[message] = [one["id"] for one in sent]
         for one in sent:
             job = Job(one["id"], one["line"], one["due_ms"], one["attempts_max"])
@@ -125,7 +125,7 @@ class Replay:
     ) -> None:
         stage, at_ms = record["stage"], EPOCH_MS + at_ns // 1_000_000
         if stage in (*_LOOSE, *ENDS) and record.get("token"):
-            violated("torn", f"{job} has a token, and is {stage}")
+            violated("torn", f"{job} has a token, but is {stage}")
         if act is not None:
             self._held(act)
             self._act(job, record, act)
@@ -134,7 +134,7 @@ class Replay:
         elif job.stage == "running":
             self._lapse(job, record, at_ms)
         elif (job.stage, stage) not in _QUIET:
-            violated("torn", f"{job} is now {record}, and nobody did that")
+            violated("torn", f"{job} is now {record} without an action")
         elif stage == "ready":
             self._check_due(job, at_ms)
         if record.get("attempt", 0) != job.attempts:
@@ -184,7 +184,7 @@ class Replay:
         what = act["what"]
         if what == "complete":
             if record["stage"] != "succeeded":
-                violated("torn", f"{job} was completed, and is {record}")
+                violated("torn", f"{job} was completed, but is {record}")
             job.completed = act["token"]
         elif what == "release":
             job.attempts -= 1
@@ -201,11 +201,11 @@ class Replay:
         used_up = 0 < job.attempts_max <= job.attempts
         if record["stage"] == "failed":
             if not used_up and not given_up:
-                violated("failed", f"{job} has failed, and has attempts left")
+                violated("failed", f"{job} has failed with attempts left")
             self.seen["job given up" if given_up and not used_up else "job failed"] += 1
             return
         if used_up or given_up:
-            violated("miscounted", f"{job} should have failed, and is {record}")
+            violated("miscounted", f"{job} should have failed, but is {record}")
         self._check_loose(job, record)
         self.seen["job retried"] += 1
         if job.line is not None:
@@ -214,7 +214,7 @@ class Replay:
 
     def _check_loose(self, job: Job, record: dict[str, Any]) -> None:
         if record["stage"] not in _LOOSE:
-            violated("torn", f"{job} should wait for another attempt, and is {record}")
+            violated("torn", f"{job} should wait for another attempt, but is {record}")
 
 
 def replay(history: History) -> Replay:

@@ -54,7 +54,7 @@ def _judge_changes(history: History, lease_ns: int) -> None:
                 left = leaves.get(life_of(sort), NEVER_NS) <= commit.at_ns
                 alone = history.mode == "local"
                 if silent_ns < lease_ns - _ROUNDING_NS and not left and not alone:
-                    violated("slots", f"{sort} was given up {silent_ns / 1e9} s after a beat")
+                    violated("slots", f"{sort} was removed {silent_ns / 1e9} s after a heartbeat")
             elif partition == "slot" and type(write) is Put:
                 after = json.loads(write.value)
                 before = owners.get(sort, {"owner": "", "epoch": 0})
@@ -78,7 +78,7 @@ def _judge_change(
     if before["owner"] in alive:
         violated("slots", f"{what} was taken by {after} from {before}, which was alive")
     if after["owner"] not in alive:
-        violated("slots", f"{what} was taken by {after}, which had been given up")
+        violated("slots", f"{what} was taken by {after}, which had been removed")
     history.seen["slot taken over"] += before["owner"] != ""
 
 
@@ -114,4 +114,4 @@ def _judge_end(
             violated("slots", f"{name} has more than its share of {slots}: {owned}")
     lives = sorted(life_of(name) for name in history.values("node"))
     if lives != sorted(owned):
-        violated("slots", f"there are records of {lives}, but alive are {sorted(owned)}")
+        violated("slots", f"records exist for {lives}, but the live nodes are {sorted(owned)}")

@@ -37,7 +37,7 @@ def _judge_sends(history: History, followed: Replay) -> None:
         for answer in call.answers:
             if answer.body != followed.sent.get(call.id):
                 sent = followed.sent.get(call.id)
-                violated("lost", f"{call.id} was told {answer.body}; it has sent {sent}")
+                violated("lost", f"{call.id} got {answer.body}, but it has sent {sent}")
     spans = {call.id: Span(call.called_ns, call.returned_ns, call.id) for call in history.calls}
     messages = {id_: message for message, ids in followed.sent.items() for id_ in ids}
     for line, jobs in followed.lines.items():
@@ -59,7 +59,7 @@ def _judge_ends(history: History, followed: Replay) -> None:
         if had and had[0]["attempt"] != job.attempts:
             violated("miscounted", f"{job} had the effects {had}")
     if effects:
-        violated("unsent", f"there are effects of jobs that nobody has sent: {effects}")
+        violated("unsent", f"effects of jobs that were not sent: {effects}")
 
 
 def _judge_lines(history: History, followed: Replay) -> None:
@@ -79,15 +79,15 @@ def _judge_workers(history: History, followed: Replay) -> None:
             id_, number, token, _ = note.body
             attempt = followed.attempts.get(token)
             if attempt is None or (attempt.job.id, attempt.number) != (id_, number):
-                violated("told", f"{note} is not so: {attempt}")
+                violated("told", f"{note} contradicts {attempt}")
         elif note.topic in ("did", "refused"):
             act, what, token = note.body
             at_work_ns[token] = note.at_ns
             if (act in followed.acts) != (note.topic == "did"):
-                violated("told", f"{note}, but there is {followed.acts.get(act)}")
+                violated("told", f"{note}, but the record is {followed.acts.get(act)}")
             if note.topic == "refused":
                 if note.at_ns < followed.attempts[token].ended_ns:
-                    violated("told", f"{note} though it held {followed.attempts[token]}")
+                    violated("told", f"{note}, but it held {followed.attempts[token]}")
                 history.seen["stale completion refused"] += what == "complete"
     for token, attempt in followed.attempts.items():
         late = attempt.ran_out and at_work_ns.get(token, 0) > attempt.ended_ns

@@ -57,13 +57,13 @@ def notes(run, topic):
 @pytest.mark.parametrize("topic", ["counter hook", "counter transaction hook"])
 def test_a_hook_that_missed_an_acknowledged_commit_is_found(run, topic):
     run.history.notes.remove(notes(run, topic)[0])
-    run.violates("hook", "was not told")
+    run.violates("hook", "did not get")
 
 
 @pytest.mark.parametrize("topic", ["counter hook", "counter transaction hook"])
 def test_a_hook_that_was_told_of_what_is_not_there_is_found(run, topic):
     run.history.notes.append(Note(0, "a.1", topic, ["0", "c9-9@a.1:1"]))
-    run.violates("hook", "which is not there")
+    run.violates("hook", "which is not stored")
 
 
 def test_a_hook_that_was_told_twice_is_found(run):
