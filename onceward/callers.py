@@ -4,15 +4,11 @@ The application itself, an API key and a user with a token are different callers
 the same name. Records store the id of a caller: one line of text with its kind, the label of its
 issuer, and its name:
 
-======================================= ========================
-caller                                  id
-======================================= ========================
-the application                         (empty)
-a sender that the application names     app:twilio
-an API key                              key:billing
-a user of the only issuer               user:alice
-a user of an issuer labelled `partner`  user@partner:alice
-======================================= ========================
+- the application: the empty text
+- a sender that the application names: `app:twilio`
+- an API key: `key:billing`
+- a user of the only issuer: `user:alice`
+- a user of an issuer labelled `partner`: `user@partner:alice`
 """
 
 import re

@@ -170,13 +170,13 @@ def test_an_act_with_another_end_is_torn(story, what, stage):
 def test_a_job_that_moves_by_itself_is_torn(story):
     story.send("j")
     story.change("j", "succeeded")
-    wrong(story, "torn", "nobody did that")
+    wrong(story, "torn", "without an action")
 
 
 def test_a_job_that_moves_by_itself_is_torn_whatever_else_its_commit_does(story):
     story.send("j")
     story.commit(job("j", "succeeded"), delete=(("ready#0000#q", "x"),))
-    wrong(story, "torn", "nobody did that")
+    wrong(story, "torn", "without an action")
 
 
 @pytest.mark.parametrize("stage", ["due", "ready", "succeeded", "failed"])

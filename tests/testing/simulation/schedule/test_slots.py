@@ -84,7 +84,7 @@ def test_the_end_is_judged_only_if_there_was_time(shares):
 def test_a_node_that_is_given_up_too_early_is_found(shares, wrong):
     shares.at_s += 1
     shares.bury("b.1~x")
-    wrong("was given up")
+    wrong("was removed")
 
 
 def test_a_node_that_leaves_may_be_removed_at_once(shares):
@@ -110,7 +110,7 @@ def test_a_slot_that_is_taken_by_the_dead_is_found(shares, wrong):
     shares.bury("b.1~x")
     shares.take(1, "", 1)
     shares.take(1, "b.1~x", 2)
-    wrong("had been given up")
+    wrong("had been removed")
 
 
 def test_an_epoch_that_does_not_grow_is_found(shares, wrong):
@@ -150,4 +150,4 @@ def test_more_than_a_fair_share_is_found(shares, wrong):
 
 def test_a_record_of_someone_gone_is_found(shares, wrong):
     shares.beat("c.1~z")
-    wrong("there are records of")
+    wrong("records exist for")

@@ -40,13 +40,13 @@ def test_a_story_that_ends_well_is_right(story, monkeypatch):
 
 def test_an_acknowledged_message_that_is_not_there_is_lost(story, wrong):
     story.calls[0].answers[0] = story.calls[0].answers[0]._replace(body=["other"])
-    wrong("lost", "c0-1 was told")
+    wrong("lost", "c0-1 got")
 
 
 def test_a_message_is_lost_whatever_else_clients_asked_before(story, wrong):
     story.calls.insert(0, Call("c1-1", "c1", ["look"], 0, [Answer(1, "a.1", "nothing")]))
     story.calls[1].answers[0] = story.calls[1].answers[0]._replace(body=["other"])
-    wrong("lost", "c0-1 was told")
+    wrong("lost", "c0-1 got")
 
 
 def test_messages_in_a_line_are_in_the_order_of_their_calls(story, wrong):
@@ -120,12 +120,12 @@ def test_failed_jobs_are_left_out_of_the_log(story, monkeypatch):
 
 def test_a_claim_that_was_told_and_is_not_there_is_found(story, wrong):
     story.tell("claimed", ["j", 1, "other", 0])
-    wrong("told", "is not so")
+    wrong("told", "contradicts")
 
 
 def test_an_act_that_was_told_and_is_not_there_is_found(story, wrong):
     story.tell("did", ["act 9", "complete", "j:1"])
-    wrong("told", "but there is None")
+    wrong("told", "but the record is None")
 
 
 def test_a_refusal_of_what_was_done_is_found(story, wrong):
@@ -136,7 +136,7 @@ def test_a_refusal_of_what_was_done_is_found(story, wrong):
 def test_a_refusal_before_the_end_of_the_lease_is_found(story, wrong):
     story.at_s = 2.5
     story.tell("refused", ["act 9", "complete", "j:1"])
-    wrong("told", "though it held")
+    wrong("told", "but it held")
 
 
 def test_a_refusal_at_the_end_of_the_lease_is_right(story, monkeypatch):
