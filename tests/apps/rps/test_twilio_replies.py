@@ -103,7 +103,7 @@ async def test_a_reply_that_nobody_can_tell_of_is_in_doubt(monkeypatch: pytest.M
         twilio.answers = [error(500, 20500)] * (1 + limits.SETTLE_ASKS)
         job = await reply_to(app, game, "1")
         assert job.state == "in_doubt"
-        assert "could not be found out" in job.reason
+        assert "could not be determined" in job.reason
         assert twilio.messages == []
         [letter] = await app.queues.failed("rps-replies-twilio")
         await app.queues.settle(letter.id, "call", done=False)
