@@ -197,9 +197,9 @@ class Claim(msgspec.Struct, OptionAttributes, frozen=True):
     """Whether this is the last attempt after one whose lease expired; it should run alone."""
     dedupe: Dedupe | None = None
     attempts_max: int = 0
-    """After how many attempts a failure is final; 0: never."""
+    """The number of attempts after which a failure is final; 0: unlimited."""
     caller: str = ""
-    """Who has sent it, where that matters."""
+    """The sender, where it is relevant."""
 
 
 class LocalWorker(msgspec.Struct, frozen=True):
