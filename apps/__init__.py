@@ -1,4 +1,4 @@
-"""Example applications on the public API: read them to learn it, run them, or take them apart.
+"""Example applications on the public API, to read, run and modify.
 
-They run from a checkout of the repository, and are not part of the installed package.
+They run from a checkout of the repository and are not part of the installed package.
 """

@@ -20,8 +20,8 @@ _WIDTH = 100
 
 
 def run(parser: argparse.ArgumentParser, argv: Sequence[str] | None = None) -> int:
-    """Parse a command line and call its `run`; returns the exit code. SIGTERM ends it as Ctrl-C
-    does, so that child processes and temporary folders are removed."""
+    """Parse a command line and call its `run`; returns the exit code. SIGTERM is handled like
+    Ctrl-C, so that child processes and temporary folders are removed."""
     before = signal.signal(signal.SIGTERM, _stop)
     try:
         arguments = parser.parse_args(argv)

@@ -42,7 +42,7 @@ def landing(demo: Demo, browser: Any, to: Path, size: Any, scheme: str) -> None:
     """The landing page, after faults were injected."""
     with visiting(browser, LOST, viewport=size, color_scheme=scheme) as page:
         page.goto(demo.url)
-        page.get_by_text("The server is there", exact=True).wait_for()
+        page.get_by_text("The server is running", exact=True).wait_for()
         page.locator("#board i").first.wait_for()
         page.wait_for_timeout(2_000)
         page.screenshot(path=str(to))
@@ -57,8 +57,8 @@ def worn(demo: Demo, browser: Any) -> None:
         page.wait_for_timeout(12_000)
         page.get_by_role("button", name="Send everything ten times").click()
         page.wait_for_timeout(10_000)
-        page.get_by_role("button", name="Pull the plug").click()
-        page.get_by_text("The server is back, after").wait_for()
+        page.get_by_role("button", name="Kill the server").click()
+        page.get_by_text("The server is back; it was down for").wait_for()
         page.wait_for_timeout(16_000)
 
 

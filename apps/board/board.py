@@ -1,12 +1,12 @@
 """Boards as an application: the page, a room for each board, and a ticket for each guest.
 
-Whoever opens the page of a board is a guest with a name. The ticket is a token for the room of that
-board alone. Its user is the name and something at random behind it, since two may have the same
-name; each tab has a ticket of its own, and so a cursor of its own.
+A visitor of a board's page is a guest with a name. The ticket is a token for the room of that board
+alone. Its user is the name with a random suffix, since names are not unique. Each tab has its own
+ticket, and so its own cursor.
 
 The first visitor of a name creates its board. Visitors have no credentials, so the number of boards
 that they create is limited, and those boards expire. Boards that the application names or creates
-itself do neither count nor expire.
+are not counted and do not expire.
 """
 
 import asyncio
@@ -30,21 +30,21 @@ _PREFIX = "board/"
 _OF_VISITOR = {"visitor": True}
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]*")
 _DEV = "dev:"
-# Between a guest's name and what makes it unique.
+# Separates a guest's name from its random suffix.
 _MARK = "~"
 _UNIQUE_CHARS = 8
 
 
 class Asked(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """What a page asks a ticket with."""
+    """The request for a ticket."""
 
     name: Annotated[str, Meta(min_length=1, max_length=limits.NAME_CHARS_MAX)]
     token: Annotated[str, Meta(max_length=limits.TOKEN_CHARS_MAX)] = ""
-    """The one before: so the guest stays the same."""
+    """The previous ticket, to keep the same guest."""
 
 
 class Ticket(msgspec.Struct):
-    """What lets a guest into a board."""
+    """The response with a token for a board."""
 
     token: str
     user: str
@@ -68,11 +68,11 @@ class Board:
         """The boards of an application.
 
         Args:
-            key: Signs the tickets (HS256); has to be one of the server's keys. Without one the
-                boards are for dev mode, on this machine alone.
-            keep: How many steps the slider reaches back.
-            named: Boards that neither count nor expire.
-            boards_max: How many other boards visitors may create.
+            key: Signs the tickets (HS256); must be one of the server's keys. Without one the
+                boards are for dev mode, on this machine only.
+            keep: The number of steps in the history slider.
+            named: Boards that are not counted and do not expire.
+            boards_max: The maximum number of other boards that visitors may create.
             idle_s: How long such a board lasts without a change, in seconds.
             empty_s: How long it lasts without a change while it has no notes.
 
@@ -81,7 +81,7 @@ class Board:
         """
         if key is not None and key.algorithm != "HS256":
             raise OncewardError(
-                f"tickets are signed with a secret, by HS256, not {key.algorithm}",
+                f"the key of tickets must be a secret for HS256, not {key.algorithm}",
                 code="bad_settings",
             )
         self.app = app
@@ -92,24 +92,24 @@ class Board:
         self._idle_ms, self._empty_ms = idle_s * 1000, empty_s * 1000
         self._creating = asyncio.Lock()
         self._sweep_ms = 0
-        """When to look for expired boards next …"""
+        """When to look for expired boards next."""
         self._swept = ""
-        """… and behind which one."""
+        """The board after which the next search starts."""
         self._auth = None if key is None else Auth(jwt_keys=[key])
 
     def site(self) -> Site:
-        """What to mount, below a prefix of one word: `app.mount("/board", board.site())`."""
+        """The site to mount, below a prefix of one word: `app.mount("/board", board.site())`."""
         return Site(
             [
-                Route("GET", "", self.front, "Leads to a board for all", public=True),
-                Route("GET", "/", self.front, "Leads to a board for all", public=True),
+                Route("GET", "", self.front, "Redirect to a common board", public=True),
+                Route("GET", "/", self.front, "Redirect to a common board", public=True),
                 Route("GET", "/{name}", self.page, "A board", public=True),
-                *_PAGES.routes({"/page/{file}": "{file}"}, "What its page needs"),
+                *_PAGES.routes({"/page/{file}": "{file}"}, "Files of the page"),
                 Route(
                     "POST",
                     "/{name}/ticket",
                     self.ticket,
-                    "Lets a guest in",
+                    "Get a ticket for a board",
                     takes=Asked,
                     gives=Ticket,
                     public=True,
@@ -125,7 +125,7 @@ class Board:
         return _PAGES.answer(_PAGE)
 
     async def ticket(self, site: Any, request: Request) -> Response:
-        """Let a guest in: the room is there, and the token is good for that room."""
+        """Issue a ticket for a guest: creates the room if needed, and a token for that room."""
         if self._key is None:
             insist_dev(request)
         room = _room(_named(request))
@@ -161,12 +161,12 @@ class Board:
             rooms = self.app.rooms
             await rooms.create(tx, room, by=user, meta=meta, schemas=SHAPES, keep=self._keep)
 
-        # One at a time: a commit does not notice boards that others create meanwhile.
+        # One at a time: a commit does not detect boards that are created concurrently.
         async with self._creating:
             await self.app.run(fn)
 
     async def _count(self, tx: Transaction) -> int:
-        """How many boards of visitors there are, as far as that matters."""
+        """The number of boards of visitors, up to the limit."""
         total, after = 0, ""
         while total < self._boards_max:
             found, after = await self.app.rooms.find(
@@ -178,7 +178,7 @@ class Board:
         return total
 
     async def _sweep(self) -> None:
-        """Remove expired boards, of the next few: so a ticket does not wait for all of them."""
+        """Remove expired boards among the next few, so that a ticket does not wait for all."""
         self._sweep_ms = self.app.store.clock.now_ms() + limits.SWEEP_MS
         found, self._swept = await self.app.run(
             lambda tx: self.app.rooms.find(
@@ -205,16 +205,16 @@ class Board:
             if idle_ms >= self._idle_ms or not await rooms.list(tx, room, "notes"):
                 await rooms.remove(tx, room)
         except NoSuchRoom:
-            pass  # another node was faster
+            pass  # another node removed it
 
     def _guest(self, name: str) -> str:
         name = " ".join(name.replace(_MARK, " ").split())
         if not name or not name.isprintable():
-            raise BadInput("a guest's name is text that can be read", code="bad_name")
+            raise BadInput("a guest's name must be printable text", code="bad_name")
         return f"{name}{_MARK}{self.app.store.ids.new()[-_UNIQUE_CHARS:]}"
 
     def _known(self, token: str) -> str:
-        """The guest of an earlier ticket; empty if it is none, or too old."""
+        """The guest of an earlier ticket; empty if it is invalid or expired."""
         if self._auth is None:
             guest = token.removeprefix(_DEV)
         else:
@@ -248,7 +248,8 @@ def _named(request: Request) -> str:
     name = request.parameters["name"]
     if len(name) > limits.NAME_CHARS_MAX or not _NAME.fullmatch(name):
         raise BadInput(
-            f"a board's name has 1 to {limits.NAME_CHARS_MAX} small letters, digits and hyphens",
+            f"a board's name must have 1 to {limits.NAME_CHARS_MAX} small letters, digits and "
+            "hyphens",
             code="not_found",
         )
     return name

@@ -1,10 +1,10 @@
-"""What is in the room of a board. Each thing about a note stands for itself, so that one can move
-it while another writes on it, and both count.
+"""The schema of a board's room. Each property of a note is stored separately, so that users can
+move it and write on it at the same time.
 
-- The list `notes`: a note's id is its item's, and the last one lies on top.
-- The maps `places` and `texts`, by the note's id. What stands there for a note that is gone, since
-  someone else moved it at that moment, is not shown.
-- The presence `people`: who is there, where they point, and the note that they have at hand.
+- The list `notes`: a note's id is its item's, and the last one is on top.
+- The maps `places` and `texts`, by the note's id. Entries of removed notes, which another user
+  moved at the same moment, are not shown.
+- The presence `people`: each user's name, cursor, and the note that is being dragged.
 """
 
 from apps.board import limits

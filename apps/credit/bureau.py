@@ -1,7 +1,7 @@
-"""An example bureau: slow, out of order at times, and it counts its pulls.
+"""An example bureau: slow, sometimes failing, and it counts its pulls.
 
-It stands for the service that applicants' credit is pulled from. With keys, a request whose
-`Idempotency-Key` is known gets the first one's report; without, every request is a pull more.
+It simulates a credit bureau. With keys, a request with a known `Idempotency-Key` gets the first
+report; without keys, every request is another pull.
 """
 
 from collections.abc import Callable
@@ -16,32 +16,32 @@ from onceward.web import Request, Response, Route, parse
 
 
 class Ask(msgspec.Struct, omit_defaults=True):
-    """A pull is asked for."""
+    """A request for a pull."""
 
     reference: str
     applicant: dict[str, Any] = {}
 
 
 class Stats(msgspec.Struct):
-    """What has happened so far."""
+    """The counts until now."""
 
     asked: int = 0
     refused: int = 0
-    """Asked at a bad time: nothing was pulled."""
+    """Requests that failed before a pull."""
     repeated: int = 0
-    """Known by their keys."""
+    """Requests with a known key."""
     lost: int = 0
-    """Pulls of which the answer was an error all the same."""
+    """Pulls whose response was an error."""
     begun: int = 0
     under_way: int = 0
     done: int = 0
     references: int = 0
     most: int = 0
-    """The most pulls of one reference."""
+    """The highest number of pulls of one reference."""
 
 
 class Bureau:
-    """Pulls credit."""
+    """Simulates pulls of credit reports."""
 
     def __init__(
         self,
@@ -52,18 +52,18 @@ class Bureau:
         keys: bool = False,
         failing: float = 0.0,
     ) -> None:
-        """`fraction` is chance: `failing` is the share of requests that fail, before anything
-        was pulled or, where keys allow to ask again, after it."""
+        """`fraction` returns random numbers; `failing` is the share of requests that fail, before a
+        pull or, with keys, after it."""
         self.stats = Stats()
         self.pulls: dict[str, list[Report]] = {}
-        """All that were begun, by reference; they count however the request ends."""
+        """All started pulls by reference, regardless of the response."""
         self._fraction = fraction
         self._clock = clock or Clock()
         self._pull_s = pull_s
         self._keys = keys
         self._failing = failing
         self._known: dict[str, Report | None] = {}
-        """By key; None while it is under way."""
+        """Reports by key; None while a pull is running."""
 
     async def pull(self, request: Request) -> Response:
         ask = parse(await request.body(), Ask)
@@ -90,7 +90,7 @@ class Bureau:
         return Response.of(report)
 
     async def ask(self, request: Request) -> Response:
-        """What a person is told who calls the office: all pulls of a reference."""
+        """The answer of the bureau's office: all pulls of a reference."""
         return Response.of(self.pulls.get(request.parameters["reference"], []))
 
     async def tell(self, request: Request) -> Response:
@@ -111,7 +111,7 @@ class Bureau:
         return [
             Route("POST", "/bureau/pulls", lambda _, r: self.pull(r), "Pull credit"),
             Route("GET", "/bureau/pulls/{reference}", lambda _, r: self.ask(r), "Ask the office"),
-            Route("GET", "/bureau", lambda _, r: self.tell(r), "What has happened"),
+            Route("GET", "/bureau", lambda _, r: self.tell(r), "Show counts"),
         ]
 
 

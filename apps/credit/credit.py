@@ -1,4 +1,4 @@
-"""Credit intake as an application: what is accepted, how it is worked on, what goes out."""
+"""Credit intake as an application: intake of notifications, pulls, and delivery of results."""
 
 import asyncio
 import inspect
@@ -36,18 +36,18 @@ logger = logging.getLogger("onceward.credit")
 
 PULLS, RESULTS, NOTICES = "credit", "credit.results", "credit.notices"
 STEP, DECISION = "pull", "decision"
-# In the log, of a pull whose lease was lost: when that was, and when its answer came.
-ANSWER_OWED = "its lease was lost, and the bureau may answer yet"
-LATE_ANSWER = "the bureau has answered too late for the lease,"
+# Log messages about a pull whose lease was lost: at the loss, and at the late response.
+ANSWER_OWED = "its lease was lost while the bureau's response is pending"
+LATE_ANSWER = "the bureau responded after the lease was lost,"
 KINDS = ("decision", "tradelines", "verification")
 STATUS = "status"
 """The kind of result that reports a pull without a report."""
-# A notification takes four writes: of its key, its job, its place in the queue, and the record
-# of its application; so many fit into one commit, if they have no more than so many bytes.
+# A notification takes four writes: key, job, queue entry and application record. This many fit into
+# one commit, within the size limit.
 _AT_ONCE = 24
 _AT_ONCE_BYTES = 1_500_000
 _ATTEMPTS = 20
-# With pauses that double: for half an hour or so.
+# With doubling pauses, about half an hour.
 _LATE_TRIES = 12
 _REASON_CHARS_MAX = 1_000
 _BY_CHARS_MAX = 200
@@ -56,7 +56,7 @@ _WHY_CHARS_MAX = 500
 
 
 class Credit:
-    """The application. `app` is what is started, served and worked."""
+    """The application. `app` is started, served and worked."""
 
     def __init__(
         self,
@@ -65,9 +65,8 @@ class Credit:
         outside: Any = calls,
         decide: Decide | None = None,
     ) -> None:
-        """`outside` has `pull` and `deliver`, as `calls` does. `decide` replaces the function
-        that the setting names; only a process that works needs one. Raises `bad_settings`,
-        `BadInput`."""
+        """`outside` has `pull` and `deliver`, like `calls`. `decide` replaces the function in the
+        settings; only working processes need one. Raises `bad_settings`, `BadInput`."""
         self.settings = admit(settings)
         if decide is None and settings.work:
             decide = load_decide(settings.decide)
@@ -81,8 +80,8 @@ class Credit:
             drain_s=settings.drain_s,
         )
         self._late: set[asyncio.Task[None]] = set()
-        # What came once is known for ever. Who asks for a pull again under the same key asks for
-        # the same one, if for the same reason.
+        # Keys are kept permanently. A repeated request for another pull, with the same key and
+        # reason, is the same request.
         self.app.queue(
             PULLS,
             key_retention_s=None,
@@ -107,16 +106,20 @@ class Credit:
             self.app.handler(NOTICES, lease_s=settings.lease_s)(self.report)
             self.app.outbox(RESULTS, lease_s=settings.lease_s)(self.deliver)
 
-    # Taking in.
+    # Intake.
 
     async def accept(self, envelope: Envelope) -> list[Repeat]:
-        """Take all notifications of an envelope in: durable when this returns. For each, why it
-        came. If it raises, some may have been taken in: it can be sent again."""
+        """Store all notifications of an envelope; durable when this returns. Returns why each
+        arrived.
+
+        If it raises, some may have been stored; sending the envelope again is safe.
+        """
 
         return await self._for_each(envelope, self._accept)
 
     async def note_unheard(self, envelope: Envelope, outcome: str) -> None:
-        """Note that the acknowledgement of an envelope cannot have been heard in time, and why."""
+        """Record that the acknowledgement of an envelope cannot have been received in time, and
+        why."""
 
         async def note(tx: Transaction, organisation: str, came: Notification) -> None:
             key = key_of(organisation, came.opportunity)
@@ -128,7 +131,7 @@ class Credit:
         await self._for_each(envelope, note)
 
     async def unheard(self, organisation: str, opportunities: Sequence[str]) -> dict[str, str]:
-        """What was noted of acknowledgements of applications, by opportunity."""
+        """The records of late acknowledgements, by opportunity."""
         places = [key_of(organisation, id_) for id_ in opportunities]
         found = await self.app.run(lambda tx: tx.get_many(places, Application))
         return {one.opportunity: one.unheard for one in found if one is not None and one.unheard}
@@ -138,7 +141,7 @@ class Credit:
         envelope: Envelope,
         fn: Callable[[Transaction, str, Notification], Awaitable[T]],
     ) -> list[T]:
-        """Run a function on each notification, in as few commits as hold them."""
+        """Run a function on each notification, in as few commits as possible."""
 
         async def take(piece: Sequence[Notification], tx: Transaction) -> list[T]:
             await tx.fetch([key_of(envelope.organisation, one.opportunity) for one in piece])
@@ -148,14 +151,14 @@ class Credit:
             try:
                 return await self.app.run(partial(take, piece))
             except TooLarge:
-                # Records that are written back may be far larger than what came.
+                # Records may be far larger than the notifications.
                 if len(piece) == 1:
                     raise
                 half = len(piece) // 2
                 return [*await commit(piece[:half]), *await commit(piece[half:])]
 
         pieces = _pieces(envelope.notifications)
-        # All at once: engines take commits together that come together.
+        # Concurrently, so that engines group the commits.
         taken = await asyncio.gather(*[commit(piece) for piece in pieces])
         return [one for some in taken for one in some]
 
@@ -163,7 +166,7 @@ class Credit:
         key = key_of(organisation, came.opportunity)
         known = await tx.get(key, Application)
         if known is not None:
-            # Its record and its job are there by one commit: there is nothing to accept.
+            # Record and job were written in one commit, so the job exists.
             repeat = known.note(came, tx.now_ms)
             if repeat != "redelivered":
                 tx.put(key, known)
@@ -182,15 +185,17 @@ class Credit:
     async def pull_again(
         self, organisation: str, opportunity: str, *, reason: str, by: str, key: str
     ) -> Pull:
-        """Pull once more for an application, on purpose: who asked for it and why is on its
-        record. The same key again is the same request.
+        """Request another pull for an application; requester and reason are recorded. Idempotent by
+        key.
 
-        Raises `NoSuchJob`, `AlreadyEnded` while a pull is under way or in doubt, `KeyReused`,
-        `BadInput`, `TooLarge` after so many that its record is full.
+        Raises `NoSuchJob`, `AlreadyEnded` while a pull is running or in doubt, `KeyReused`,
+        `BadInput`, and `TooLarge` if the record is full.
         """
         reason = reason.strip()
         if not 0 < len(reason) <= _REASON_CHARS_MAX:
-            raise BadInput(f"a reason has 1 to {_REASON_CHARS_MAX} characters", code="wrong_type")
+            raise BadInput(
+                f"a reason must have 1 to {_REASON_CHARS_MAX} characters", code="wrong_type"
+            )
 
         async def fn(tx: Transaction) -> Pull:
             application = await self._application(tx, organisation, opportunity)
@@ -209,14 +214,14 @@ class Credit:
             state = (await self.app.job(last, tx=tx)).state
             if state not in ("succeeded", "failed", "cancelled"):
                 raise AlreadyEnded(
-                    f"the last pull for {opportunity} is {state}: wait for its end, or settle it",
+                    f"the last pull for {opportunity} is {state}; wait for its end, or settle it",
                     state=state,
                 )
             if state == "failed":
-                # Else who redrives failed pulls would let two pulls be made.
+                # Otherwise a redrive of failed pulls would make a second pull.
                 await self.app.cancel(last, f"pulled again: {reason}", tx=tx)
             if not application.has_room():
-                raise TooLarge(f"there were too many pulls for {opportunity}: no more fit here")
+                raise TooLarge(f"too many pulls for {opportunity}; the record is full")
             pull = Pull(receipt.id, tx.now_ms, by[:_BY_CHARS_MAX], reason)
             application.pulls.append(pull)
             tx.put(key_of(organisation, opportunity), application)
@@ -234,10 +239,11 @@ class Credit:
         by: str,
         reason: str,
     ) -> Pull:
-        """Settle the last pull for an application, which is in doubt: it was made, with this
-        report, or it was not. Who said so, when and why stays on the record of its job.
+        """Settle the last pull of an application, which is in doubt: made, with this report, or not
+        made.
 
-        Raises `NoSuchJob`, `NotFailed` if it is not in doubt, `BadInput`.
+        Operator, time and reason are stored in the record of its job. Raises `NoSuchJob`,
+        `NotFailed` if it is not in doubt, `BadInput`.
         """
         reason = reason.strip()
         if not reason:
@@ -246,7 +252,7 @@ class Credit:
             try:
                 report = msgspec.to_builtins(report_of(report))
             except msgspec.ValidationError as error:
-                raise BadInput(f"this is not a report: {error}", code="wrong_type") from error
+                raise BadInput(f"invalid report: {error}", code="wrong_type") from error
 
         async def fn(tx: Transaction) -> Pull:
             application = await self._application(tx, organisation, opportunity)
@@ -259,7 +265,7 @@ class Credit:
         return await self.app.run(fn)
 
     async def find(self, organisation: str, opportunity: str) -> Application:
-        """What is known of an application. Raises `NoSuchJob`."""
+        """Return the record of an application. Raises `NoSuchJob`."""
         return await self.app.run(lambda tx: self._application(tx, organisation, opportunity))
 
     async def _application(
@@ -267,13 +273,13 @@ class Credit:
     ) -> Application:
         known = await tx.get(key_of(organisation, opportunity), Application)
         if known is None:
-            raise NoSuchJob(f"there is no application {opportunity}")
+            raise NoSuchJob(f"application {opportunity} not found")
         return known
 
-    # Working.
+    # Work.
 
     async def work(self, job: Job) -> dict[str, Any]:
-        """Pull, decide, and let the results go out: once for a job, whatever happens."""
+        """Pull, decide, and send the results: once for each job."""
         await self._insist_on_pull(job)
         try:
             if self.settings.bureau_keys:
@@ -281,15 +287,15 @@ class Credit:
             else:
                 recorded = await self._pull_once(job)
         except calls.Refused as refused:
-            # Nothing is recorded of it: who redrives the job lets the bureau be asked again.
+            # The refusal is not recorded, so a redrive asks the bureau again.
             raise Fail(refused.message) from refused
         try:
             report = report_of(recorded)
         except msgspec.ValidationError as error:
-            # A person has entered it, and may do so again.
-            await job.reopen(STEP, f"what was said to be its report is none: {error}")
+            # An operator entered the report, and can do so again.
+            await job.reopen(STEP, f"the entered report is invalid: {error}")
         decision = await self._decided(job, report)
-        # From here on everything is one commit, with the end of the job.
+        # From here on everything is one commit with the end of the job.
         organisation, opportunity = job.body["organisation"], job.body["opportunity"]
         application = await self._application(job.tx, organisation, opportunity)
         pull = application.pull_of(job.id)
@@ -301,16 +307,16 @@ class Credit:
             KINDS, (decision, report.tradelines, report.verification), strict=True
         ):
             result = {"opportunity": opportunity, "kind": kind, "pull": job.id, "value": value}
-            # In order: nothing of an earlier pull is told after what a later one brought.
+            # In order: results of an earlier pull are never delivered after those of a later one.
             await job.send(RESULTS, msgspec.to_builtins(result), order_key=opportunity)
         return {"report": report.number, "outcome": decision.outcome}
 
     async def _decided(self, job: Job, report: Report) -> Decision:
-        """What the operator's function decides. It is a step, so that all attempts at the job have
-        one decision."""
+        """The decision of the operator's function. It is a step, so all attempts share one
+        decision."""
 
         async def call() -> Decision:
-            assert self._decide is not None  # for processes that work it is loaded
+            assert self._decide is not None  # loaded in processes that work
             fields: Mapping[str, str | None] = job.body["fields"]
             found = self._decide(report, fields)
             if inspect.isawaitable(found):
@@ -323,13 +329,13 @@ class Credit:
         return decision_of(await job.step(DECISION, call))
 
     async def report(self, notice: Job) -> str:
-        """Report a pull that has failed or is in doubt to Salesforce, with the reason. Notices
-        may come late and out of order: what is reported is the state of the pull by now."""
+        """Report a failed or doubtful pull to Salesforce, with the reason. Notices may be late and
+        out of order, so the current state is reported."""
         try:
             job = await self.app.job(notice.body["id"], tx=notice.tx)
             status = job.state
             if status not in ("failed", "in_doubt"):
-                return f"not reported: the pull is {status} by now"
+                return f"not reported: the pull is now {status}"
             organisation, opportunity = _place_of(job.body)
             application = await self._application(notice.tx, organisation, opportunity)
             pull = application.pull_of(notice.body["id"])
@@ -337,7 +343,7 @@ class Credit:
             return f"not reported: {unknown.message}"
         why = job.reason[:_WHY_CHARS_MAX]
         if (pull.status, pull.why) == (status, why):
-            return "reported before"
+            return "already reported"
         pull.status, pull.why = status, why
         notice.tx.put(key_of(organisation, opportunity), application)
         value = {"state": status, "reason": why}
@@ -346,19 +352,19 @@ class Credit:
         return f"reported as {status}"
 
     async def _insist_on_pull(self, job: Job) -> None:
-        """Raise `Fail` for a job that no application record asks for, or that has pulled: such a
-        job was not sent by this application, and each pull costs."""
+        """Raise `Fail` for a job without an application record, or with a finished pull. Such a job
+        was not sent by this application, and each pull costs money."""
         try:
             organisation, opportunity = _place_of(job.body)
             application = await self.find(organisation, opportunity)
         except NoSuchJob as unknown:
-            raise Fail(f"{unknown.message}: nothing is pulled") from unknown
+            raise Fail(f"{unknown.message}; no pull was made") from unknown
         pulls = [pull for pull in application.pulls if pull.job == job.id]
         if not pulls or pulls[0].outcome:
-            raise Fail(f"the application {opportunity} waits for no pull by this job")
+            raise Fail(f"application {opportunity} expects no pull by this job")
 
     async def deliver(self, job: Job) -> str:
-        """Tell Salesforce one result, under the id of its job."""
+        """Deliver one result to Salesforce, under the id of its job."""
         settings = self.settings
         answered: str = await self._outside.deliver(
             settings.salesforce,
@@ -369,7 +375,7 @@ class Credit:
         return answered
 
     async def _pull_once(self, job: Job) -> Any:
-        """Pull where a repeat would be a second pull: the intent is recorded before."""
+        """Pull without idempotency keys: the intent is recorded before the call."""
         begun: list[asyncio.Task[Any]] = []
 
         async def pull() -> Any:
@@ -380,9 +386,8 @@ class Credit:
             return await job.step(STEP, pull, at_most_once=True)
         except (Exception, asyncio.CancelledError) as error:
             if not isinstance(error, NotDone | InDoubt):
-                # The lease is lost, maybe since this process stood still; but the bureau has
-                # answered, or may do so yet, or was not even asked. That settles what is in
-                # doubt from now on.
+                # The lease is lost, but the bureau has responded, may still respond, or was not
+                # asked. Its response settles the doubt.
                 logger.warning("job %s: %s", job.id, ANSWER_OWED)
                 late = asyncio.create_task(self._settle(job, begun), name=f"late {job.id}")
                 self._late.add(late)
@@ -400,9 +405,9 @@ class Credit:
         )
 
     async def _settle(self, job: Job, begun: "list[asyncio.Task[Any]]") -> None:
-        """Let an answer that came too late count, if nobody has tried again meanwhile; or that
-        nothing was begun, and now never will be."""
-        told = "and settles it"
+        """Settle the step with a late response, unless another attempt was made; or as not done if
+        the call was never started."""
+        told = "which settles it"
         try:
             report, done = None, False
             for pulling in begun:
@@ -416,7 +421,8 @@ class Credit:
         logger.warning("job %s: %s %s", job.id, LATE_ANSWER, told)
 
     async def _settle_as(self, job: Job, done: bool, report: Any) -> None:
-        """Storage may be away just now, which may be why the answer came too late."""
+        """Settle with retries, because storage may be unavailable, which may have caused the
+        delay."""
         for tries in range(_LATE_TRIES):
             try:
                 await self.app.wait(job.id)
@@ -426,7 +432,7 @@ class Credit:
                     done=done,
                     result=report,
                     token=job.token,
-                    reason="the bureau answered after the lease was lost",
+                    reason="the bureau responded after the lease was lost",
                 )
             except OncewardError as away:
                 passing = away.kind.retry and away.code != "node_stopped"
@@ -436,7 +442,7 @@ class Credit:
 
 
 def _place_of(body: Any) -> tuple[str, str]:
-    """The organisation and the opportunity of a job of pulls. Raises `NoSuchJob`."""
+    """The organisation and opportunity of a pull's job. Raises `NoSuchJob`."""
     named = body if isinstance(body, dict) else {}
     organisation, opportunity = named.get("organisation"), named.get("opportunity")
     if not (isinstance(organisation, str) and isinstance(opportunity, str)):
@@ -445,7 +451,7 @@ def _place_of(body: Any) -> tuple[str, str]:
 
 
 def _pieces(notifications: list[Notification]) -> list[list[Notification]]:
-    """What fits into one commit each, by number and size."""
+    """Split notifications into groups that fit into one commit each, by number and size."""
     pieces: list[list[Notification]] = [[]]
     size_bytes = 0
     for one in notifications:

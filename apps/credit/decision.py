@@ -1,6 +1,6 @@
-"""What a bureau reports, what is decided by it, and an example of rules: plain values.
+"""Reports of a bureau, decisions, and example rules, as plain values.
 
-`decide` is an example. An operator names a function of its own in the setting `decide`.
+`decide` is an example. Operators name their own function in the setting `decide`.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -28,66 +28,70 @@ class Tradeline(msgspec.Struct, frozen=True):
 
 
 class Verification(msgspec.Struct, frozen=True):
-    """What of an applicant the bureau knows to be true."""
+    """The data of an applicant that the bureau has verified."""
 
     name: bool
     address: bool
 
 
 class Report(msgspec.Struct, frozen=True):
-    """What a pull brings."""
+    """The result of a pull."""
 
     number: str
-    """The bureau's own, of this pull."""
+    """The bureau's number of this pull."""
     score: int
     tradelines: list[Tradeline]
     verification: Verification
 
 
 class Decision(msgspec.Struct, frozen=True):
-    """What is decided, and why."""
+    """A decision and its reasons."""
 
     outcome: Outcome
     reasons: list[str]
 
 
 Decide = Callable[[Report, Mapping[str, str | None]], Decision | Awaitable[Decision]]
-"""Decides by a report and the fields of the application. It may be called again after an error;
-what it returns is recorded, and holds for the pull."""
+"""Decides by a report and the fields of the application. It may be called again after an error; the
+recorded result is final for the pull."""
 
 
 def decision_of(value: Any) -> Decision:
-    """A decision, as a function returned it or a step recorded it. Raises
-    `msgspec.ValidationError` for what is none, or too long to be kept."""
+    """Decode a decision from a function or a recorded step. Raises `msgspec.ValidationError` for an
+    invalid or oversized one."""
     decision = msgspec.convert(value, Decision, from_attributes=True)
     size_bytes, most = len(msgspec.json.encode(decision.reasons)), limits.REASONS_BYTES_MAX
     if size_bytes > most:
-        raise msgspec.ValidationError(f"reasons of {size_bytes:,} bytes, and {most:,} can be kept")
+        raise msgspec.ValidationError(
+            f"the reasons have {size_bytes:,} bytes; at most {most:,} can be stored"
+        )
     return decision
 
 
 def read_report(answer: bytes) -> Report:
-    """The report in an answer. Raises `msgspec.DecodeError` for what is none, or too large to be
-    kept."""
+    """Decode a report from a response. Raises `msgspec.DecodeError` for an invalid or oversized
+    one."""
     return _admit(msgspec.json.decode(answer, type=Report))
 
 
 def report_of(recorded: Any) -> Report:
-    """The report that a step has recorded, or a person has entered. Raises
-    `msgspec.ValidationError`, as above."""
+    """Decode a report that a step recorded or an operator entered. Raises
+    `msgspec.ValidationError`."""
     return _admit(msgspec.convert(recorded, Report))
 
 
 def _admit(report: Report) -> Report:
     size_bytes, most = len(msgspec.json.encode(report)), limits.ANSWER_BYTES_MAX
     if size_bytes > most:
-        raise msgspec.ValidationError(f"it has {size_bytes:,} bytes, and {most:,} can be kept")
+        raise msgspec.ValidationError(
+            f"it has {size_bytes:,} bytes; at most {most:,} can be stored"
+        )
     return report
 
 
 def decide(report: Report, fields: Mapping[str, str | None] | None = None) -> Decision:
-    """An example: declined for a low score or long arrears, a person's business where something is
-    unclear, approved else."""
+    """An example: declined for a low score or long arrears, manual review if something is unclear,
+    otherwise approved."""
     against = []
     if report.score < SCORE_LEAST:
         against.append(f"the score is {report.score}, less than {SCORE_LEAST}")

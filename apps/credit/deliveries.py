@@ -1,8 +1,8 @@
-"""Why notifications are repeated: what became of the last delivery of each.
+"""Why notifications are repeated: the outcome of the last delivery of each.
 
-Kept in memory, for the last notifications of this process. Deliveries whose acknowledgement
-cannot have reached the sender in time are also noted on the application's record (`unheard`), so
-that another node, or this one after a restart, still knows the cause.
+Kept in memory, for the last notifications of this process. Deliveries whose acknowledgement cannot
+have reached the sender in time are also recorded in the application's record (`unheard`), so that
+other nodes and restarts have the cause.
 """
 
 from collections import OrderedDict
@@ -12,23 +12,23 @@ from typing import Literal
 from apps.credit import limits
 
 Cause = Literal["acknowledged", "late", "closed", "early", "failed", "fields", "again", "unknown"]
-"""Why a notification came again:
+"""Why a notification was repeated.
 
-- acknowledged: the delivery before was acknowledged in time, and the sender ignored or lost that;
-- late: its acknowledgement took longer than the sender waits;
-- closed: the connection was closed before the acknowledgement;
-- early: it was not answered yet;
-- failed: it was answered with a fault;
-- fields: a new notification, with other fields;
-- again: a new notification, with the same fields;
-- unknown: another node took it, or this one before a restart.
+`acknowledged`: the last delivery was acknowledged in time; the sender ignored or lost that.
+`late`: its acknowledgement took longer than the sender's timeout.
+`closed`: the connection was closed before the acknowledgement.
+`early`: the last delivery was still being handled.
+`failed`: the response was a fault.
+`fields`: a new notification, with other fields.
+`again`: a new notification, with the same fields.
+`unknown`: received by another node, or by this one before a restart.
 """
 Outcome = Literal["acknowledged", "late", "closed", "failed"]
 
 
 def outcome_of(took_s: float, closed: bool) -> Outcome:
-    """What became of a delivery that was stored: closed connections and late answers are not
-    heard."""
+    """The outcome of a stored delivery: responses on closed connections and late ones do not
+    arrive."""
     if closed:
         return "closed"
     return "late" if took_s > limits.ACK_S_MAX else "acknowledged"
@@ -40,10 +40,10 @@ class Deliveries:
     def __init__(self, most: int = limits.DELIVERIES_KEPT_MAX) -> None:
         self._most = most
         self._last: OrderedDict[tuple[str, str], Outcome | int] = OrderedDict()
-        """The outcome, or when it began while there is none."""
+        """The outcome, or the start time while the delivery is running."""
 
     def begin(self, organisation: str, ids: Iterable[str], now_ns: int) -> dict[str, Cause]:
-        """Notifications have come. For those that came before, why they are repeated."""
+        """Record the start of deliveries. Returns the causes of repeated ones."""
         causes: dict[str, Cause] = {}
         for id_ in ids:
             last = self._last.pop((organisation, id_), None)
@@ -60,8 +60,8 @@ class Deliveries:
     def end(
         self, organisation: str, ids: Iterable[str], outcome: Outcome, begun_ns: int
     ) -> set[str]:
-        """What began at `begun_ns` was answered, or could not be. Returns those that came again
-        meanwhile: the other delivery may have been stored first."""
+        """Record the outcome of deliveries that began at `begun_ns`. Returns those that were
+        repeated during that time: the other delivery may have been stored first."""
         overlapped = set()
         for id_ in ids:
             last = self._last.get((organisation, id_))

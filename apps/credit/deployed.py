@@ -1,4 +1,4 @@
-"""Credit intake by the settings in the environment, to be served and worked.
+"""Credit intake with settings from the environment, for servers and workers.
 
 onceward serve --app apps.credit.deployed:app
 onceward work apps.credit.deployed:app

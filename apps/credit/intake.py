@@ -1,14 +1,14 @@
-"""The web side: where outbound messages come in, and where people look and ask for a pull again.
+"""The HTTP interface: outbound messages, application records, and operator actions.
 
-    POST /credit/soap/SECRET                    an outbound message; or /credit/soap where client
-                                                certificates tell the sender
-    GET  /credit/soap/SECRET                    the WSDL of it
-    GET  /credit/applications/ORG/ID            what is known of an application
+    POST /credit/soap/SECRET                    an outbound message; or /credit/soap with client
+                                                certificates
+    GET  /credit/soap/SECRET                    its WSDL
+    GET  /credit/applications/ORG/ID            the record of an application
     POST /credit/applications/ORG/ID/pulls      pull again, with a reason
     POST /credit/applications/ORG/ID/settle     settle a pull in doubt, with a reason
 
-An acknowledgement is sent when all of a message is durable. How long that took, and why messages
-came again, is counted for each sender: `/v1/senders` and `/metrics` show it.
+An acknowledgement is sent when the whole message is durable. Response times and causes of repeats
+are counted for each sender; `/v1/senders` and `/metrics` show them.
 """
 
 import asyncio
@@ -40,13 +40,13 @@ _KEY_CHARS_MAX = 200
 
 
 class Ask(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """A deliberate second pull."""
+    """A request for another pull."""
 
     reason: Annotated[str, Meta(min_length=1)]
 
 
 class Asked(msgspec.Struct):
-    """The pull that was asked for."""
+    """The requested pull."""
 
     job: str
     asked_ms: int
@@ -55,17 +55,17 @@ class Asked(msgspec.Struct):
 
 
 class Settle(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """What became of a pull in doubt."""
+    """The outcome of a pull in doubt."""
 
     done: bool
     reason: Annotated[str, Meta(min_length=1, max_length=core_limits.SETTLEMENT_REASON_CHARS_MAX)]
     report: Any = None
-    """The bureau's, if it was made."""
+    """The bureau's report, if the pull was made."""
 
 
 class View(msgspec.Struct):
-    """An application and, for each of its pulls, the state of its job, why that is so, and how it
-    was settled: `doubt` waits for a person."""
+    """An application and, for each of its pulls, the state of its job, the reason and the
+    settlement."""
 
     application: Application
     states: list[str]
@@ -83,14 +83,14 @@ class Intake(Site):
         credit.app.mount(PREFIX, self)
 
     def refusal(self, error: OncewardError) -> Response:
-        """What a sender hears whose envelope is so large that it is not even read."""
+        """The response to an envelope that is too large to be read."""
         return _fault(BadInput(error.message, code=BAD_ENVELOPE))
 
     # Messages.
 
     async def receive(self, request: Request) -> Response:
-        """Take an outbound message in. The answer is an acknowledgement or a SOAP fault; a
-        sender that does not know the secret finds nothing here."""
+        """Receive an outbound message. The response is an acknowledgement or a SOAP fault; without
+        the secret, 404."""
         app, begun_ns = self.credit.app, self.credit.app.store.clock.elapsed_ns()
         self._insist_secret(request)
         try:
@@ -99,17 +99,17 @@ class Intake(Site):
             organisation = envelope.organisation
             if organisation not in self.credit.settings.organisations:
                 raise OncewardError(
-                    "messages of this organisation are not taken here", code=WRONG_ORGANISATION
+                    "messages of this organisation are not accepted here", code=WRONG_ORGANISATION
                 )
             await self._deliver(request, envelope, begun_ns)
         except OncewardError as error:
             app.meters.count("credit_refused", code=error.code)
-            logger.warning("an outbound message was refused: %s", error)
+            logger.warning("rejected an outbound message: %s", error)
             return _fault(error)
         return Response(200, soap.ACK, soap.CONTENT_TYPE)
 
     async def _deliver(self, request: Request, envelope: soap.Envelope, begun_ns: int) -> None:
-        """Take an envelope in, and count how long that took and why its notifications came."""
+        """Store an envelope, and record its duration and why its notifications arrived."""
         app, organisation = self.credit.app, envelope.organisation
         ids = Counter(one.id for one in envelope.notifications)
         causes = self.deliveries.begin(organisation, ids, begun_ns)
@@ -129,13 +129,13 @@ class Intake(Site):
         app.senders.acknowledged(PULLS, Caller("app", "", organisation).id, took_s)
         await self._count(envelope, repeats, causes)
         if outcome != "acknowledged":
-            # Nobody waits for the acknowledgement any more: this delays nothing.
+            # The sender has stopped waiting, so this delays nothing.
             logger.warning(
-                "an acknowledgement for %s was not heard in time (%s, after %.1f s): it will be "
-                "sent again",
+                "an acknowledgement for %s did not arrive in time (%s, after %.1f s); the sender "
+                "will repeat the message",
                 *(organisation, outcome, took_s),
             )
-            with suppress(OncewardError):  # all of it is stored: the answer stays the same
+            with suppress(OncewardError):  # everything is stored: the response stays the same
                 await self.credit.note_unheard(envelope, outcome)
 
     async def _count(
@@ -156,13 +156,13 @@ class Intake(Site):
             app.meters.count("credit_notifications", organisation=organisation, why=repeat)
             cause: str | None = _CAUSE_OF.get(repeat) or causes.get(one.id)
             if repeat == "first" and cause != "failed":
-                continue  # what came before it has stored nothing, or is counted itself
+                continue  # the earlier delivery stored nothing, or is counted itself
             cause = cause or noted.get(one.opportunity, "unknown")
             app.meters.count("credit_repeats", organisation=organisation, cause=cause)
             app.senders.repeated(PULLS, Caller("app", "", organisation).id, cause)
 
     async def describe(self, request: Request) -> Response:
-        """The WSDL, for those who may send."""
+        """Return the WSDL, for senders with access."""
         self._insist_secret(request)
         try:
             self._insist_certificate(request)
@@ -181,7 +181,7 @@ class Intake(Site):
     def _insist_secret(self, request: Request) -> None:
         told, secret = request.parameters.get("secret", ""), self.credit.settings.secret
         if not hmac.compare_digest(told.encode(), secret.encode()):
-            raise BadInput("there is nothing at this address", code="not_found")
+            raise BadInput("there is nothing at this path", code="not_found")
 
     def _insist_certificate(self, request: Request) -> None:
         settings = self.credit.settings
@@ -189,7 +189,7 @@ class Intake(Site):
             return
         told = request.header(settings.certificate_header.lower().encode()) or ""
         if told and not _from_proxy(request):
-            # Anybody can send this header: the fingerprint of a certificate is no secret.
+            # Anyone can send this header, and a certificate's fingerprint is not secret.
             raise OncewardError(
                 "the header with the fingerprint of the client certificate is accepted only from "
                 "addresses in the setting `proxies`",
@@ -199,9 +199,9 @@ class Intake(Site):
         if not any(
             hmac.compare_digest(told.encode(), one.encode()) for one in settings.certificates
         ):
-            raise OncewardError("the client's certificate is not known here", code="not_allowed")
+            raise OncewardError("unknown client certificate", code="not_allowed")
 
-    # People.
+    # Operators.
 
     async def show(self, request: Request) -> Response:
         organisation, opportunity = self._place(request)
@@ -235,8 +235,8 @@ class Intake(Site):
         key = request.header(b"idempotency-key") or ""
         if not 0 < len(key) <= _KEY_CHARS_MAX:
             raise BadInput(
-                f"say in an Idempotency-Key of 1 to {_KEY_CHARS_MAX} characters what is the same "
-                "request: a pull must not happen twice because somebody clicked twice",
+                f"send an Idempotency-Key of 1 to {_KEY_CHARS_MAX} characters, so that a repeated "
+                "request does not pull twice",
                 code="missing_key",
             )
         ask = parse(await request.body(), Ask)
@@ -247,7 +247,7 @@ class Intake(Site):
         return Response.of(Asked(pull.job, pull.asked_ms, pull.by, pull.reason), 202)
 
     def _place(self, request: Request) -> tuple[str, str]:
-        """Which application is meant, by one who may manage the queue of pulls."""
+        """The requested application, for callers that may manage the queue of pulls."""
         caller: Any = request.scope["onceward"].caller(request)
         caller.insist("manage", PULLS)
         try:
@@ -257,19 +257,19 @@ class Intake(Site):
 
 
 ROUTES = [
-    Route("POST", "/soap/{secret}", Intake.receive, "Take an outbound message in"),
+    Route("POST", "/soap/{secret}", Intake.receive, "Receive an outbound message"),
     Route("GET", "/soap/{secret}", Intake.describe, "The WSDL of the endpoint"),
-    Route("POST", "/soap", Intake.receive, "The same, for senders known by certificate"),
+    Route("POST", "/soap", Intake.receive, "Receive an outbound message with a client certificate"),
     Route("GET", "/soap", Intake.describe, "The WSDL of the endpoint"),
-    Route("GET", "/applications/{organisation}/{id}", Intake.show, "An application"),
+    Route("GET", "/applications/{organisation}/{id}", Intake.show, "Show an application"),
     Route("POST", "/applications/{organisation}/{id}/pulls", Intake.pull_again, "Pull again"),
     Route("POST", "/applications/{organisation}/{id}/settle", Intake.settle, "Settle a pull"),
 ]
 
 
 def _scheme(request: Request) -> str:
-    """How the sender reaches this server. A proxy that the setting `proxies` names is believed:
-    it ends TLS. Others could make up the header."""
+    """The scheme of the sender's request. X-Forwarded-Proto is trusted only from proxies in the
+    setting `proxies`, which terminate TLS."""
     told = (request.header(b"x-forwarded-proto") or "").rpartition(",")[2].strip().lower()
     if told in ("http", "https") and _from_proxy(request):
         return told
@@ -278,7 +278,7 @@ def _scheme(request: Request) -> str:
 
 
 def _from_proxy(request: Request) -> bool:
-    """Whether the peer of the connection is a proxy that the setting `proxies` names."""
+    """Whether the peer of the connection is in the setting `proxies`."""
     client = request.scope.get("client")
     server: Server = request.scope["onceward"]
     return server.connections.is_proxy(str(client[0])) if client else False
@@ -286,6 +286,6 @@ def _from_proxy(request: Request) -> bool:
 
 def _fault(error: OncewardError) -> Response:
     if error.kind.status >= 500:
-        # What storage says is for the log.
+        # Messages of the storage are only for the log.
         error = OncewardError(f"{error.kind.title}.", code=error.code)
     return Response(error.kind.status, soap.fault(error), soap.CONTENT_TYPE)

@@ -1,4 +1,4 @@
-"""Outbound messages as Salesforce writes them: for the example sender, and for tests."""
+"""Outbound messages in Salesforce's format, for the example sender and tests."""
 
 from collections.abc import Iterable, Mapping
 from importlib.resources import files
@@ -16,7 +16,7 @@ def write(
     action: str = "04k000000000001AAA",
     session: str | None = None,
 ) -> bytes:
-    """The envelope of some notifications, each an id and the fields of its record."""
+    """The envelope of notifications, each an id and the fields of its record."""
     written = "".join(_notification(id_, fields) for id_, fields in notifications)
     said = '<SessionId xsi:nil="true"/>' if session is None else _element("SessionId", session)
     return (
@@ -31,8 +31,8 @@ def write(
 
 
 def wsdl(address: str) -> bytes:
-    """The description of the service at an address, as Salesforce gives it to who is to build
-    one, with a few fields of an opportunity."""
+    """The WSDL of the service at a URL, as Salesforce generates it, with a few fields of an
+    opportunity."""
     text = files(__package__).joinpath("outbound.wsdl").read_text(encoding="utf-8")
     return text.replace('"ADDRESS"', quoteattr(address)).encode()
 

@@ -1,4 +1,4 @@
-"""The world outside, as a process: an example bureau, and Salesforce at the other end.
+"""External services as a process: an example bureau and an example Salesforce.
 
 python -m apps.credit.outside --pull-s 6 --failing 0.1 --keys
 """
@@ -19,10 +19,14 @@ from onceward.web import Site
 
 def main(arguments: Sequence[str]) -> None:
     parser = argparse.ArgumentParser(description="An example bureau, and an example Salesforce.")
-    parser.add_argument("--port", type=int, default=0, help="0 takes any that is free")
-    parser.add_argument("--pull-s", type=float, default=5.0, help="how long a pull takes")
-    parser.add_argument("--failing", type=float, default=0.0, help="the share of calls that fail")
-    parser.add_argument("--keys", action="store_true", help="take idempotency keys")
+    parser.add_argument(
+        "--port", type=int, default=0, help="Port to listen on; 0: any free port [0]"
+    )
+    parser.add_argument(
+        "--pull-s", type=float, default=5.0, help="Duration of a pull in seconds [5]"
+    )
+    parser.add_argument("--failing", type=float, default=0.0, help="Share of calls that fail [0]")
+    parser.add_argument("--keys", action="store_true", help="Support idempotency keys")
     told = parser.parse_args(arguments)
     fraction = Ids(Clock().now_ms).fraction
     bureau = Bureau(fraction, pull_s=told.pull_s, keys=told.keys, failing=told.failing)

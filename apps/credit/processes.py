@@ -1,4 +1,4 @@
-"""Processes of the storm: started, listened to, killed, paused, and ended in the end."""
+"""Child processes of the storm: start, output, kill, pause and shutdown."""
 
 import asyncio
 import os
@@ -11,15 +11,15 @@ from onceward import Clock, OncewardError
 
 _ROOT = Path(__file__).parents[2]
 _END_S = 10.0
-# What a server or an application reads from its environment.
+# Prefixes of environment variables of servers and applications.
 _SETTINGS = ("ONCEWARD_", "CREDIT_")
 
 
 class Child:
-    """A Python process, whose complaints go to a file."""
+    """A Python process, with its standard error in a file."""
 
     def __init__(self, name: str, folder: Path, *arguments: str, **settings: str) -> None:
-        """`settings` are added to its environment, which has no others of ours."""
+        """`settings` are added to its environment, which has no other settings of ours."""
         self.name = name
         self.log = folder / f"{name}.log"
         self._folder = folder
@@ -37,20 +37,20 @@ class Child:
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=log,
-                start_new_session=True,  # Ctrl-C is for the parent, which ends its children
+                start_new_session=True,  # Ctrl-C is handled by the parent, which stops its children
             )
 
     async def line(self) -> str:
-        """The next line that it says. Raises `OncewardError` if it has ended instead."""
+        """Return the next line of its output. Raises `OncewardError` if it has exited instead."""
         assert self._process is not None
         assert self._process.stdout is not None
         said = await self._process.stdout.readline()
         if not said:
-            raise OncewardError(f"{self.name} has ended: {self._complaint()}", code="internal")
+            raise OncewardError(f"{self.name} has exited: {self._complaint()}", code="internal")
         return said.decode().strip()
 
     async def lines(self) -> AsyncIterator[str]:
-        """All that it says. Raises `OncewardError` if it ends badly."""
+        """Yield all lines of its output. Raises `OncewardError` if it fails."""
         assert self._process is not None
         assert self._process.stdout is not None
         async for said in self._process.stdout:
@@ -59,7 +59,7 @@ class Child:
             raise OncewardError(f"{self.name} has failed: {self._complaint()}", code="internal")
 
     async def wait(self) -> int:
-        """Its exit code, once it has ended."""
+        """Wait for its exit code."""
         assert self._process is not None
         return await self._process.wait()
 
@@ -71,7 +71,7 @@ class Child:
         self._signal(signal.SIGKILL)
 
     async def pause(self, seconds: float, clock: Clock) -> None:
-        """Let it stand still for so long."""
+        """Suspend it for a time."""
         self._signal(signal.SIGSTOP)
         try:
             await clock.sleep(seconds)
@@ -79,7 +79,7 @@ class Child:
             self._signal(signal.SIGCONT)
 
     async def end(self) -> None:
-        """End it in good order, or else without."""
+        """Terminate it, or kill it if that fails."""
         if self._process is None:
             return
         self._signal(signal.SIGTERM)
@@ -95,7 +95,7 @@ class Child:
             self._process.send_signal(number)
 
     def _complaint(self) -> str:
-        return self.log.read_text(errors="replace")[-500:].strip() or "it does not say why"
+        return self.log.read_text(errors="replace")[-500:].strip() or "no output on standard error"
 
 
 def _environment(settings: Mapping[str, str]) -> dict[str, str]:

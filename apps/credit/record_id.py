@@ -1,7 +1,7 @@
-"""Ids of Salesforce records: the same record has one of 15 and one of 18 characters.
+"""Ids of Salesforce records, which have a form of 15 and one of 18 characters.
 
-The short form tells upper from lower case. The long one appends three characters that say which
-of the fifteen are upper case, so that it stays unique where case is lost on the way.
+The short form is case-sensitive. The long form appends three characters that encode which of the
+fifteen are upper case, so that it stays unique if case is lost.
 """
 
 import re
@@ -15,13 +15,13 @@ _SUMS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ012345"
 
 
 def long_id(id_: str) -> str:
-    """The id of 18 characters. Raises `BadInput` for what is no id, or one that was damaged."""
+    """Return the id of 18 characters. Raises `BadInput` for an invalid or damaged id."""
     if not _FORM.fullmatch(id_):
         raise BadInput(f"{id_[:40]!a} is not the id of a Salesforce record", code=BAD_ENVELOPE)
     short = id_[:_SHORT]
     long = short + "".join(_sum(short[start : start + 5]) for start in range(0, _SHORT, 5))
     if id_ not in (short, long):
-        raise BadInput(f"the id {id_!a} is damaged: it should be {long}", code=BAD_ENVELOPE)
+        raise BadInput(f"the id {id_!a} is damaged; expected {long}", code=BAD_ENVELOPE)
     return long
 
 

@@ -1,6 +1,6 @@
-"""An example of the other end: it takes results, and knows each by its id.
+"""An example Salesforce endpoint: it receives results and deduplicates them by id.
 
-It stands for a Salesforce endpoint that decisions, tradelines and verifications are posted to.
+Decisions, tradelines and verifications are posted to it.
 """
 
 from collections.abc import Callable
@@ -21,29 +21,29 @@ class Result(msgspec.Struct, omit_defaults=True, frozen=True):
 
 
 class Stats(msgspec.Struct):
-    """What has happened so far."""
+    """The counts until now."""
 
     came: int = 0
     refused: int = 0
     repeated: int = 0
-    """Known by their ids."""
+    """Results with a known id."""
     different: int = 0
-    """Known by their ids, and not the same: that should never be."""
+    """Results with a known id and different contents: must be 0."""
     twice: int = 0
-    """Results that came under another id before: that should never be, either."""
+    """Results that arrived before under another id: must be 0."""
     results: int = 0
     statuses: int = 0
     """Pulls that were reported as failed or in doubt."""
     applications: int = 0
-    """Of which all three results are here."""
+    """Applications with all three results."""
 
 
 class Salesforce:
-    """Takes results."""
+    """Receives results."""
 
     def __init__(self, fraction: Callable[[], float], *, failing: float = 0.0) -> None:
-        """`fraction` is chance; `failing` is the share of results that are refused, or kept and
-        answered with an error."""
+        """`fraction` returns random numbers; `failing` is the share of results that are rejected,
+        or stored and answered with an error."""
         self.stats = Stats()
         self.results: dict[str, Result] = {}
         self._kinds: dict[str, set[str]] = {}
@@ -72,7 +72,7 @@ class Salesforce:
             return
         self.results[id_] = result
         if result.kind == "status":
-            # It may come often for a pull, and has news each time.
+            # A status may arrive several times for a pull, each with news.
             self._statuses.add(result.pull)
             self.stats.statuses = len(self._statuses)
             return
@@ -88,6 +88,6 @@ class Salesforce:
     @property
     def routes(self) -> list[Route]:
         return [
-            Route("POST", "/salesforce/results", lambda _, r: self.take(r), "Take a result"),
-            Route("GET", "/salesforce", lambda _, r: self.tell(r), "What has happened"),
+            Route("POST", "/salesforce/results", lambda _, r: self.take(r), "Receive a result"),
+            Route("GET", "/salesforce", lambda _, r: self.tell(r), "Show counts"),
         ]

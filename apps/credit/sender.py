@@ -1,10 +1,10 @@
-"""An example sender, as a process: sends each of its notifications many times, as an org does that
-hears no acknowledgement.
+"""An example sender process that repeats each notification many times, as after lost
+acknowledgements.
 
-python -m apps.credit.sender '{"url": …, "organisation": …, "applications": 9, "times": 5}'
+    python -m apps.credit.sender '{"url": …, "organisation": …, "applications": 9, "times": 5}'
 
-Envelopes hold up to a hundred notifications, out of order; now and then a rule fires again, and a
-new notification has fresher fields. Each envelope that was answered makes a line of JSON.
+Envelopes have up to a hundred notifications, out of order. Some are new notifications with changed
+fields. Each response makes a line of JSON.
 """
 
 import sys
@@ -21,7 +21,7 @@ from apps.credit.outbound import write
 from apps.credit.record_id import long_id
 from onceward import Clock, Ids
 
-_TIMEOUT_S = 60.0  # as long as Salesforce waits
+_TIMEOUT_S = 60.0  # the timeout of Salesforce
 _FAILURES_MAX = 20
 _HEADERS = {"Content-Type": "text/xml; charset=utf-8", "SOAPAction": '""'}
 _ACK = b"<Ack>true</Ack>"
@@ -29,23 +29,23 @@ _SESSION = "00D!a-session-that-nobody-should-keep"
 
 
 class Plan(msgspec.Struct):
-    """What to send, and where."""
+    """The target and amount of messages."""
 
     url: str
     organisation: str
     applications: int
     times: int
     last_s: float = 0.0
-    """Over how much time it is spread."""
+    """The time over which they are spread."""
     fresher: float = 0.05
-    """The share of notifications that are new ones."""
+    """The share of new notifications."""
     hang_up: float = 0.0
     """The share of envelopes after which the sender closes the connection without waiting for the
-    acknowledgement, and sends them again later."""
+    acknowledgement, and repeats them later."""
 
 
 class Answered(msgspec.Struct):
-    """What came of one envelope."""
+    """The result of one envelope."""
 
     notifications: int
     took_s: float
@@ -59,7 +59,7 @@ def opportunity(number: int) -> str:
 
 
 def send_all(plan: Plan, fraction: "Chance") -> Iterator[Answered]:
-    """Send everything, in no order, one envelope after the other."""
+    """Send everything in random order, one envelope after the other."""
     failures = 0
     numbers = sorted(list(range(plan.applications)) * plan.times, key=lambda _: fraction())
     clock, count = Clock(), len(numbers)
@@ -82,7 +82,7 @@ def send_all(plan: Plan, fraction: "Chance") -> Iterator[Answered]:
         yield answered
         if not answered.acknowledged and failures < _FAILURES_MAX:
             failures += 1
-            numbers += some  # later; so it may last longer
+            numbers += some  # repeated later, so the run may last longer
 
 
 class Chance:
@@ -110,7 +110,7 @@ def _notification(number: int, plan: Plan, fraction: Chance) -> tuple[str, dict[
 
 
 def _hang_up(url: str, envelope: bytes) -> None:
-    """Send an envelope, and be gone before it is answered."""
+    """Send an envelope and close the connection before the response."""
     parts = urlsplit(url)
     with suppress(OSError), closing(HTTPConnection(parts.netloc, timeout=_TIMEOUT_S)) as connection:
         connection.request("POST", parts.path, envelope, _HEADERS)

@@ -1,10 +1,9 @@
-"""Outbound messages of Salesforce, as SOAP envelopes: read with care, and answered.
+"""Outbound messages of Salesforce as SOAP envelopes: strict parsing, and responses.
 
-The reader goes through the bytes once, with expat, and keeps only what is asked for. It knows
-what may stand where and stops at the first thing that may not, so nothing grows with what a
-sender makes up: a DTD (and with it any entity), a processing instruction, another encoding, too
-many bytes, elements, attributes or levels. The session id, with which one could act as the
-sender, is not even kept while reading.
+The reader parses the bytes once, with expat, and keeps only the needed parts. It rejects everything
+unexpected at the first occurrence: a DTD (and with it any entity), processing instructions, other
+encodings, and too many bytes, elements, attributes or levels. So memory and time are bounded. The
+session id, which would allow acting as the sender, is never stored.
 """
 
 from dataclasses import dataclass, field
@@ -23,7 +22,7 @@ XSI = "http://www.w3.org/2001/XMLSchema-instance"
 OBJECTS = ("urn:sobject.enterprise.soap.sforce.com", "urn:sobject.partner.soap.sforce.com")
 CONTENT_TYPE = b"text/xml; charset=utf-8"
 
-# What expat puts between a namespace and a name; no namespace has it in it.
+# The separator of expat between namespace and name; no namespace contains it.
 _SEPARATOR = " "
 _ENVELOPE, _HEADER, _BODY = (f"{SOAP} {name}" for name in ("Envelope", "Header", "Body"))
 _NOTIFICATIONS, _NOTIFICATION = f"{OUTBOUND} notifications", f"{OUTBOUND} Notification"
@@ -38,30 +37,30 @@ _CHILDREN: dict[str, set[str]] = {
     _NOTIFICATIONS: {_ORGANISATION, _ACTION, _NOTIFICATION, *_UNUSED},
     _NOTIFICATION: {_ID, _OBJECT},
 }
-# Of records of this kind, and their ids begin with this.
+# The kind of records, and the prefix of their ids.
 _KIND, _KIND_PREFIX = "Opportunity", "006"
-# What a field takes in a record beside its name and its text.
+# The stored size of a field without its name and text.
 _FIELD_BYTES = len('"":null,')
 
 
 @dataclass(slots=True)
 class Notification:
-    """One record that has changed."""
+    """One changed record."""
 
     id: str = ""
-    """Of the notification: the same when it is sent again."""
+    """The id of the notification; the same when it is repeated."""
     fields: dict[str, str | None] = field(default_factory=dict)
-    """Of the record, as text; None where it says nil."""
+    """The fields of the record as text; None for nil."""
 
     @property
     def opportunity(self) -> str:
-        """The record's own id: what is pulled once for."""
+        """The record's id; each is pulled once."""
         return self.fields["Id"] or ""
 
 
 @dataclass(slots=True)
 class Envelope:
-    """All of an outbound message that matters."""
+    """The relevant parts of an outbound message."""
 
     organisation: str = ""
     action: str = ""
@@ -69,10 +68,10 @@ class Envelope:
 
 
 def read(body: bytes) -> Envelope:
-    """The message in an envelope. Raises `BadInput` with the code `credit_bad_envelope` for
-    anything that is not wholly as it should be."""
+    """Parse an envelope. Raises `BadInput` with the code `credit_bad_envelope` for anything
+    unexpected."""
     if len(body) > limits.SOAP_BYTES_MAX:
-        _refuse(f"an envelope has at most {limits.SOAP_BYTES_MAX} bytes")
+        _refuse(f"an envelope must have at most {limits.SOAP_BYTES_MAX} bytes")
     return _Reader().read(body)
 
 
@@ -91,12 +90,12 @@ class _Reader:
         parser.CharacterDataHandler = self._characters
         self._open: list[str] = [""]
         self._seen: list[set[str]] = [set()]
-        """The names of what each of them has in it."""
+        """The names of child elements at each level."""
         self._elements = 0
         self._nil = False
         self._text: list[str] = []
         self._held_bytes = 0
-        """Of names and texts in the notification at hand."""
+        """The size of names and texts in the current notification."""
         self._envelope = Envelope()
         self._seen_in_envelope: set[str] = set()
 
@@ -104,28 +103,27 @@ class _Reader:
         try:
             self._parser.Parse(body, True)
         except expat.ExpatError as error:
-            _refuse(f"this is not XML: {error}")
+            _refuse(f"invalid XML: {error}")
         _insist(_BODY in self._seen_in_envelope, "the envelope has no body")
         return self._envelope
 
-    # What the parser says.
+    # Callbacks of the parser.
 
     def _declaration(self, version: str, encoding: str | None, standalone: int) -> None:
         if encoding is not None and encoding.lower() not in ("utf-8", "us-ascii"):
-            _refuse(f"the encoding is to be UTF-8, not {encoding[:40]!a}")
+            _refuse(f"the encoding must be UTF-8, not {encoding[:40]!a}")
 
     def _doctype(self, *_: object) -> NoReturn:
-        _refuse("an envelope has no DTD")
+        _refuse("an envelope must not have a DTD")
 
     def _instruction(self, *_: object) -> NoReturn:
-        _refuse("an envelope has no processing instructions")
+        _refuse("an envelope must not have processing instructions")
 
     def _namespace(self, prefix: str | None, name: str | None) -> None:
-        # The parser writes it out before each name in it: a long one, often used, would take
-        # minutes.
+        # The parser repeats the namespace before each name, so a long one would take minutes.
         _insist(
             len(name or "") <= limits.SOAP_NAMESPACE_CHARS_MAX,
-            f"the name of a namespace has at most {limits.SOAP_NAMESPACE_CHARS_MAX} characters",
+            f"a namespace must have at most {limits.SOAP_NAMESPACE_CHARS_MAX} characters",
         )
 
     def _start(self, name: str, attributes: dict[str, str]) -> None:
@@ -174,44 +172,44 @@ class _Reader:
         if _HEADER in self._open or name in _UNUSED:
             return
         if name in _CHILDREN or name == _OBJECT:
-            _insist(not text.strip(), f"there is text in {_shown(name)}")
+            _insist(not text.strip(), f"unexpected text in {_shown(name)}")
             return
         self._hold(text)
         self._text.append(text)
 
-    # What may stand where.
+    # The expected structure.
 
     def _admit(self, parent: str, name: str, attributes: dict[str, str]) -> None:
         allowed = _CHILDREN.get(parent)
         if parent == _OBJECT:
             space, _, local = name.rpartition(_SEPARATOR)
-            _insist(space in OBJECTS, f"the field {_shown(name)} is of another namespace")
+            _insist(space in OBJECTS, f"the field {_shown(name)} has another namespace")
             self._hold(local, _FIELD_BYTES)
             self._nil = attributes.get(f"{XSI} nil") in ("true", "1")
         elif allowed is None:
-            _refuse(f"{_shown(parent)} has elements in it")
+            _refuse(f"unexpected elements in {_shown(parent)}")
         elif name not in allowed:
             where = f"in {_shown(parent)}" if parent else "as the first element"
-            _refuse(f"{_shown(name)} may not stand {where}: is its namespace the right one?")
+            _refuse(f"unexpected element {_shown(name)} {where}; check its namespace")
         seen = self._seen[-1]
         if name == _NOTIFICATION:
             self._begin_notification()
         else:
-            _insist(name not in seen or _is_list(name), f"{_shown(name)} is there twice")
+            _insist(name not in seen or _is_list(name), f"{_shown(name)} is repeated")
         if name == _OBJECT:
             kind = attributes.get(f"{XSI} type", _KIND).rpartition(":")[2]
-            _insist(kind == _KIND, f"a record is to be of the kind {_KIND}, not {kind[:40]!a}")
+            _insist(kind == _KIND, f"a record must be of the kind {_KIND}, not {kind[:40]!a}")
         seen.add(name)
 
     def _admit_header(self, attributes: dict[str, str]) -> None:
         if attributes.get(f"{SOAP} mustUnderstand") in ("1", "true"):
-            _refuse("the envelope has a header that must be understood, and none is")
+            _refuse("the envelope has a header with mustUnderstand, which is not supported")
 
     def _begin_notification(self) -> None:
         notifications = self._envelope.notifications
         _insist(
             len(notifications) < limits.SOAP_NOTIFICATIONS_MAX,
-            f"an envelope has at most {limits.SOAP_NOTIFICATIONS_MAX} notifications",
+            f"an envelope must have at most {limits.SOAP_NOTIFICATIONS_MAX} notifications",
         )
         notifications.append(Notification())
         self._held_bytes = 0
@@ -221,7 +219,7 @@ class _Reader:
             return
         local = name.rpartition(_SEPARATOR)[2]
         fields = self._envelope.notifications[-1].fields
-        _insist(local not in fields, f"the field {_shown(name)} is there twice")
+        _insist(local not in fields, f"the field {_shown(name)} is repeated")
         fields[local] = None if self._nil else text
 
     def _admit_object(self) -> None:
@@ -229,20 +227,20 @@ class _Reader:
         fields["Id"] = id_ = long_id(fields.get("Id") or "")
         _insist(
             id_.startswith(_KIND_PREFIX),
-            f"{id_} is not the id of an {_KIND}: those begin with {_KIND_PREFIX}",
+            f"{id_} is not the id of an {_KIND}, which begins with {_KIND_PREFIX}",
         )
 
     def _hold(self, text: str, beside_bytes: int = 0) -> None:
         self._held_bytes += len(text.encode()) + beside_bytes
         _insist(
             self._held_bytes <= limits.SOAP_NOTIFICATION_BYTES_MAX,
-            f"a notification has at most {limits.SOAP_NOTIFICATION_BYTES_MAX} bytes",
+            f"a notification must have at most {limits.SOAP_NOTIFICATION_BYTES_MAX} bytes",
         )
 
 
 def _is_list(name: str) -> bool:
-    """Whether it may be there again and again: it names fields that became empty, which the
-    fields themselves say, too."""
+    """Whether an element may be repeated: it lists fields that became empty, which the fields also
+    show."""
     return name.endswith(f"{_SEPARATOR}fieldsToNull")
 
 
@@ -260,11 +258,11 @@ def _names(names: set[str]) -> str:
 
 
 def _shown(name: str) -> str:
-    """A name without its namespace, as much of it as is worth showing."""
+    """A shortened name without its namespace."""
     return ascii(name.rpartition(_SEPARATOR)[2][:40])[1:-1]
 
 
-# Answers.
+# Responses.
 
 
 def _envelope(body: str) -> bytes:
@@ -278,11 +276,11 @@ def _envelope(body: str) -> bytes:
 ACK = _envelope(
     f'<notificationsResponse xmlns="{OUTBOUND}"><Ack>true</Ack></notificationsResponse>'
 )
-"""All of it is durable: the sender need not send it again."""
+"""The acknowledgement: everything is durable, and the sender need not repeat it."""
 
 
 def fault(error: OncewardError) -> bytes:
-    """The answer that is no acknowledgement, and says why. `Client` is the sender's mistake."""
+    """A SOAP fault with the reason. `Client` marks an error of the sender."""
     code = "Client" if error.kind.status < 500 else "Server"
     text = "".join(char for char in error.message if char.isprintable())
     return _envelope(

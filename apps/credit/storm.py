@@ -1,8 +1,9 @@
-"""The storm: thousands of duplicates, pulls that last longer than leases, workers that die.
+"""The storm: a load test with thousands of duplicates, pulls longer than leases, and killed
+workers.
 
-All of it are processes: a server that takes outbound messages in, workers that pull, senders that
-repeat themselves, and the world outside with a bureau and Salesforce. Workers are killed and made
-to stand still. In the end everything is counted, and compared with what must hold.
+It runs as processes: a server that receives outbound messages, workers that pull, senders that
+repeat messages, and external services (a bureau and Salesforce). Workers are killed and suspended.
+At the end everything is counted and checked.
 """
 
 import asyncio
@@ -33,32 +34,33 @@ _SENDING = 0.6
 # The share of envelopes whose sender does not wait for the acknowledgement.
 _HANG_UP = 0.05
 _SLOTS = 8
-# More of anything is no storm that a machine could bear.
+# An upper limit for all options, beyond what a machine can handle.
 _MANY = 100_000
 _TRY_AGAIN = os.EX_TEMPFAIL
-# As the log of a worker says it.
+# The log message of a worker.
 _AT_WORK = "working on the jobs"
 _DEPLOYED = "apps.credit.deployed:app"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """How hard it blows: what the options of `python -m apps.credit storm` say."""
+    """The parameters of a storm: the options of `python -m apps.credit storm`."""
 
     applications: int = 200
     times: int = 20
-    """How often each is sent, by all senders together."""
+    """How many times each application is sent, by all senders together."""
     senders: int = 4
     workers: int = 8
     keys: bool = True
-    """Whether the bureau takes idempotency keys."""
+    """Whether the bureau supports idempotency keys."""
     concurrency: int = 1
-    """How many pulls a worker makes at once; without keys one, so that a kill cuts off one."""
+    """The number of concurrent pulls of a worker; without keys one, so that a kill interrupts
+    one."""
     lease_s: float = 2.0
     pull_leases: float = 3.0
-    """How long a pull lasts, in leases."""
+    """The duration of a pull, in leases."""
     failing: float = 0.1
-    """The share of calls to the outside that fail."""
+    """The share of external calls that fail."""
     kills: int = 20
     pauses: int = 10
     patience_s: float = 1_800.0
@@ -76,11 +78,13 @@ class Plan:
             value = getattr(self, name)
             if not least <= value <= most:
                 given = " with --no-keys" if name == "concurrency" and not self.keys else ""
-                raise BadInput(f"{_option(name)}{given} is {least:g} to {most:g}, not {value:g}")
+                raise BadInput(
+                    f"{_option(name)}{given} must be {least:g} to {most:g}, not {value:g}"
+                )
         if self.times % self.senders:
             raise BadInput(
-                f"--times is to be a multiple of --senders, so that each sends as much: "
-                f"{self.times} is none of {self.senders}"
+                f"--times must be a multiple of --senders, so that all send the same amount; "
+                f"{self.times} is not a multiple of {self.senders}"
             )
 
     @property
@@ -89,31 +93,31 @@ class Plan:
 
     @property
     def last_s(self) -> float:
-        """How long it takes if nothing goes wrong."""
+        """The duration without errors."""
         return self.pull_s * self.applications / (self.workers * self.concurrency)
 
 
 @dataclass
 class Course:
-    """What has happened so far."""
+    """The progress of a storm."""
 
     plan: Plan
     envelopes: int = 0
     acknowledged: int = 0
-    """Notifications, in envelopes."""
+    """Acknowledged notifications, in envelopes."""
     unacknowledged: list[str] = field(default_factory=list)
-    """What was said to envelopes that had to be sent again."""
+    """The responses to envelopes that were sent again."""
     slowest_s: float = 0.0
     kills: int = 0
     pauses: int = 0
     fallen: int = 0
-    """Workers that have ended by themselves, since the database did not answer them."""
+    """Workers that exited because the database did not respond."""
     doubts: int = 0
-    """Cases that had to wait for a person."""
+    """Cases that were settled manually."""
     accepted: int = 0
-    """Applications that the server has counted as new."""
+    """Applications that the server counted as new."""
     repeats: int = 0
-    """Notifications that it has known again, and by the cause of each."""
+    """Notifications that it recognized as repeated, and their causes."""
     causes: dict[str, int] = field(default_factory=dict)
     decided: int = 0
     pulled: Pulled = field(default_factory=Pulled)
@@ -121,28 +125,27 @@ class Course:
 
     @property
     def notifications(self) -> int:
-        """How many there are to send."""
+        """The number of notifications to send."""
         return self.plan.applications * self.plan.times
 
     def violations(self) -> list[str]:
-        """What should not have been, in words; nothing if all is well. How long things took is
-        another matter."""
+        """The violated guarantees, in words; empty if there are none. Durations are not checked."""
         plan, pulled, told = self.plan, self.pulled, self.told
         deaths = self.kills + self.fallen
         wrong = {
-            f"{self.notifications - self.acknowledged} notifications are not acknowledged": (
+            f"{self.notifications - self.acknowledged} notifications were not acknowledged": (
                 self.acknowledged != self.notifications
             ),
             f"{self.accepted} of {plan.applications} applications were counted": (
                 self.accepted != plan.applications
             ),
-            f"{self.repeats} repeats have the causes {self.causes}": (
-                # Those of envelopes that were hung up on come beside.
+            f"{self.repeats} repeats, but causes {self.causes}": (
+                # Repeats of abandoned envelopes are additional.
                 self.repeats < self.notifications - plan.applications
                 or self.repeats != sum(self.causes.values())
                 or "unknown" in self.causes
             ),
-            f"{plan.applications - self.decided} applications are not decided": (
+            f"{plan.applications - self.decided} applications were not decided": (
                 self.decided != plan.applications
             ),
             f"an application was pulled {pulled.most} times": pulled.most > 1,
@@ -154,7 +157,7 @@ class Course:
             f"{told.results} results for {plan.applications} applications": (
                 told.results != len(KINDS) * plan.applications
             ),
-            f"{told.twice + told.different} results came under two ids, or changed": (
+            f"{told.twice + told.different} results had two ids or changed": (
                 told.twice or told.different
             ),
             f"only {self.kills} workers were killed and {self.pauses} paused": (
@@ -178,7 +181,8 @@ class Storm:
         folder: Path,
         show: Callable[[Course], None] = lambda course: None,
     ) -> None:
-        """`folder` is where processes run and write their logs; `show` hears how it goes."""
+        """`folder` is the working directory and log folder of processes; `show` is called with the
+        progress."""
         self.plan = plan
         self.course = Course(plan)
         self._database = database
@@ -191,14 +195,14 @@ class Storm:
         self._spared: set[Child] = set()
 
     async def run(self) -> Course:
-        """Let it blow, and tell what has happened. Raises `OncewardError` if a process fails
-        that should not, or it takes too long."""
+        """Run the storm and return its result. Raises `OncewardError` if a process fails
+        unexpectedly, or at the timeout."""
         try:
             async with asyncio.timeout(self.plan.patience_s), AsyncExitStack() as stack:
                 await self._run(stack)
         except TimeoutError:
             raise OncewardError(
-                f"the storm was not over after {self.plan.patience_s:.0f} s: {self.course}",
+                f"the storm did not end within {self.plan.patience_s:.0f} s: {self.course}",
                 code="internal",
             ) from None
         except ExceptionGroup as group:
@@ -223,13 +227,13 @@ class Storm:
         self._session = await stack.enter_async_context(aiohttp.ClientSession())
         self._client = await stack.enter_async_context(Client(self._server))
         await self._insist_new()
-        # Of all that goes on, the one that fails ends the others.
+        # If one task fails, the others are cancelled.
         async with asyncio.TaskGroup() as group:
             keeping = [
                 group.create_task(self._keep(stack, f"worker{number}"))
                 for number in range(self.plan.workers)
             ]
-            # Processes that start take what the server needs to answer in time.
+            # Starting processes would slow down the server's responses.
             while not self._at_work():
                 await self._clock.sleep(_LOOK_S)
             troubling = group.create_task(self._trouble())
@@ -240,7 +244,7 @@ class Storm:
             await troubling
             await self._until(self._all_settled, for_s=self.plan.lease_s)
             if not self.plan.keys:
-                # Salesforce learns of each case in doubt before a person settles it.
+                # Each case in doubt is reported to Salesforce before an operator settles it.
                 await self._until(self._all_doubts_told)
                 await self._ask_office()
             await self._until(self._all_told)
@@ -248,13 +252,11 @@ class Storm:
                 task.cancel()
 
     async def _insist_new(self) -> None:
-        """Raise `BadInput` for a database that has seen a storm: nothing would be pulled."""
+        """Raise `BadInput` for a database of an earlier storm, where nothing would be pulled."""
         path = ("credit", "applications", ORGANISATION, opportunity(0))
         with suppress(NoSuchJob):
             await self._client.call("GET", *path, type=dict)
-            raise BadInput(
-                "--database has the applications of another storm: name another ?schema= in it"
-            )
+            raise BadInput("--database has the applications of another storm; use another ?schema=")
 
     # Processes.
 
@@ -287,7 +289,7 @@ class Storm:
         return {f"CREDIT_{name}": text for name, text in settings.items()}
 
     async def _keep(self, stack: AsyncExitStack, name: str) -> None:
-        """A worker, and a new one in its place whenever it is killed, or has to try again."""
+        """Run a worker, and replace it whenever it is killed or exits."""
         work = ("-m", "onceward", "work", _DEPLOYED)
         for number in count(1):
             told = f"{name}.{number}"
@@ -298,15 +300,15 @@ class Storm:
             if code >= 0:
                 self.course.fallen += 1
                 if code != _TRY_AGAIN:
-                    await worker.line()  # which says why it has ended by itself
+                    await worker.line()  # logs why it exited
 
     def _at_work(self) -> bool:
-        """Whether all workers have begun."""
+        """Whether all workers have started."""
         logs = [worker.log.read_text(errors="replace") for worker in self._crew]
         return len(logs) == self.plan.workers and all(_AT_WORK in log for log in logs)
 
     async def _trouble(self) -> None:
-        """Kill and pause workers, spread over the time that it takes."""
+        """Kill and suspend workers, spread over the duration."""
         todo = ["kill"] * self.plan.kills + ["pause"] * self.plan.pauses
         pause_s = self.plan.last_s / (len(todo) + 1)
         async with asyncio.TaskGroup() as group:
@@ -330,7 +332,7 @@ class Storm:
         return chosen[int(self._chance() * len(chosen))] if chosen else None
 
     async def _pause(self, worker: Child) -> None:
-        """Let a worker stand still until others have its job."""
+        """Suspend a worker until another one has claimed its job."""
         self._spared.add(worker)
         await worker.pause(2 * self.plan.lease_s, self._clock)
         await self._clock.sleep(self.plan.lease_s)
@@ -359,10 +361,10 @@ class Storm:
                 course.unacknowledged.append(answered.said)
             self._show(course)
 
-    # What has become of it.
+    # Results.
 
     async def _count_repeats(self) -> None:
-        """What the server tells of the sender: how much was new, and why it repeats itself."""
+        """Read the server's counts of new and repeated messages, with causes."""
         found = await self._client.call("GET", "v1", "senders", type=dict, query={"queue": PULLS})
         for sender in found["senders"]:
             self.course.accepted += sender["accepted"]
@@ -371,7 +373,7 @@ class Storm:
                 self.course.causes[cause] = self.course.causes.get(cause, 0) + times
 
     async def _until(self, holds: Callable[[], Any], for_s: float = 0.0) -> None:
-        """Look again and again until something holds, and goes on to hold for so long."""
+        """Poll until a condition holds, and keeps holding for `for_s`."""
         since_ns: int | None = None
         while True:
             self.course.pulled = await self._ask("/bureau", Pulled)
@@ -387,18 +389,18 @@ class Storm:
             await self._clock.sleep(_LOOK_S)
 
     async def _all_ended(self) -> bool:
-        """Whether all are decided, or in doubt and nobody pulls for them any more."""
+        """Whether all applications are decided, or in doubt without a running pull."""
         ended = (await self._client.queues.failed(PULLS, limit=1_000)).jobs
         for job in ended:
             if job.state == "failed":
-                raise OncewardError(f"job {job.id} has failed: {job.reason}", code="internal")
-        # A late answer may have settled one just now.
+                raise OncewardError(f"job {job.id} failed: {job.reason}", code="internal")
+        # A late response may just have settled one.
         self.course.doubts = sum(job.state == "in_doubt" for job in ended)
         over = self.course.decided + self.course.doubts == self.plan.applications
         return over and self.course.pulled.under_way == 0
 
     async def _all_settled(self) -> bool:
-        """Whether besides no worker has an answer to tell that came late."""
+        """Whether all have ended and no worker has a late response to record."""
         owing = not self.plan.keys and any(_owes(worker) for worker in self._crew)
         return await self._all_ended() and not owing
 
@@ -410,7 +412,7 @@ class Storm:
         return self.course.decided == self.plan.applications
 
     async def _ask_office(self) -> None:
-        """Settle what is in doubt, as a person would who calls the bureau."""
+        """Settle cases in doubt, like an operator who calls the bureau."""
         doubts = await self._client.queues.failed(PULLS, limit=1_000)
         for job in doubts.jobs:
             reference = job.body["opportunity"]
@@ -422,10 +424,10 @@ class Storm:
                     STEP,
                     done=report is not None,
                     result=report,
-                    reason="the bureau's office was asked",
+                    reason="asked the bureau's office",
                 )
             except NotFailed:
-                self.course.doubts -= 1  # an answer that came late has settled it just now
+                self.course.doubts -= 1  # a late response has just settled it
 
     async def _ask(self, path: str, type_: Any) -> Any:
         async with self._session.get(f"{self._outside}{path}") as answer:
@@ -433,7 +435,7 @@ class Storm:
 
 
 def _owes(worker: Child) -> bool:
-    """Whether a worker waits for an answer that came too late for its lease, and has a new job at
-    hand by now. To kill it would be to kill two workers."""
+    """Whether a worker waits for a late response and already has a new job. Killing it would count
+    as two workers."""
     log = worker.log.read_text(errors="replace")
     return log.count(ANSWER_OWED) > log.count(LATE_ANSWER)

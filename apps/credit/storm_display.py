@@ -1,4 +1,4 @@
-"""How a storm is shown in a terminal: bars while it runs, and a table when it has ended."""
+"""Terminal output of a storm: progress bars while it runs, and a table at the end."""
 
 from rich import box
 from rich.console import Console
@@ -9,7 +9,7 @@ from apps.credit.storm import Course, Plan
 
 
 class Sight:
-    """Bars that fill while it blows, on a terminal."""
+    """Progress bars on a terminal."""
 
     def __init__(self, plan: Plan, out: Console | None = None) -> None:
         out = out or Console(stderr=True)
@@ -50,13 +50,13 @@ class Sight:
 
 
 def print_course(course: Course, out: Console) -> None:
-    """What has happened, and whether it should have."""
+    """Print the results and violations."""
     plan, pulled, told = course.plan, course.pulled, course.told
     table = Table(box=box.SIMPLE_HEAD, show_header=False, padding=(0, 2))
     table.add_column(style="dim")
     table.add_column(overflow="fold")
-    keys = "takes idempotency keys" if plan.keys else "takes no idempotency keys"
-    cases = f"{course.doubts} cases, which a person has settled" if course.doubts else "no case"
+    keys = "supports idempotency keys" if plan.keys else "does not support idempotency keys"
+    cases = f"{course.doubts} cases, settled manually" if course.doubts else "none"
     for what, said in (
         (
             "sent",
@@ -66,9 +66,7 @@ def print_course(course: Course, out: Console) -> None:
         (
             "acknowledged",
             f"the slowest in {course.slowest_s * 1000:.0f} ms"
-            + (
-                f"; {len(course.unacknowledged)} only when sent again" * bool(course.unacknowledged)
-            ),
+            + (f"; {len(course.unacknowledged)} only when repeated" * bool(course.unacknowledged)),
         ),
         (
             "repeats",
@@ -76,23 +74,23 @@ def print_course(course: Course, out: Console) -> None:
         ),
         (
             "workers",
-            f"{plan.workers}; {course.kills} were killed, {course.pauses} paused for "
+            f"{plan.workers}; {course.kills} killed, {course.pauses} suspended for "
             f"twice their lease of {plan.lease_s:g} s"
-            + (f", {course.fallen} had to begin again" * bool(course.fallen)),
+            + (f", {course.fallen} restarted" * bool(course.fallen)),
         ),
         ("bureau", f"{keys}; a pull takes {plan.pull_s:g} s"),
-        ("requests", f"{pulled.asked:,}; {pulled.refused} refused, {pulled.repeated} known again"),
+        ("requests", f"{pulled.asked:,}; {pulled.refused} failed, {pulled.repeated} deduplicated"),
         ("in doubt", cases),
-        ("pulls", f"{pulled.done:,}, at the most {pulled.most} for one application"),
+        ("pulls", f"{pulled.done:,}, at most {pulled.most} for one application"),
         (
             "results",
-            f"{told.results:,} under one id each; {told.repeated} came again, and were known",
+            f"{told.results:,} under one id each; {told.repeated} repeated and deduplicated",
         ),
     ):
         table.add_row(what, said)
     out.print(table)
     wrong = course.violations()
     for words in wrong:
-        out.print(f"  [bold red]wrong[/]: {words}")
+        out.print(f"  [bold red]violated[/]: {words}")
     if not wrong:
         out.print("  [bold green]One pull for each application.[/]\n")

@@ -1,4 +1,4 @@
-"""Run the demonstration: all applications on one server, with a page to try and to break them.
+"""Run the demonstration: all applications on one server, with a landing page.
 
 python -m apps.demo --port 8081
 """
@@ -26,26 +26,28 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run a command line; returns the exit code."""
     demo = argparse.ArgumentParser(
         prog="apps.demo",
-        description="Run a server with five applications and two workers on this machine alone, "
-        "with a page that leads through them: play, set a timer, share a board; kill a worker, "
-        "send everything ten times, pull the plug on the server. Counters outside the server tell "
-        "whether anything was lost or doubled. Ctrl-C ends all of it.",
+        description="Run a server with five applications and two workers on this machine. "
+        "Try them on its page: play, create a timer, share a board. Then kill a worker, send every "
+        "message ten times, or kill the server. Counters outside the server show lost and "
+        "duplicate effects. Press Ctrl-C to stop.",
         epilog="example: python -m apps.demo --port 8081",
     )
-    demo.add_argument("--port", type=int, default=8080, help="of the page; 0 takes any (8080)")
-    demo.add_argument("--folder", help="where to keep everything; else it goes when this ends")
+    demo.add_argument(
+        "--port", type=int, default=8080, help="Port of the page; 0: any free port [8080]"
+    )
+    demo.add_argument("--folder", help="Folder for data and logs [temporary]")
     demo.add_argument(
         "--traffic",
         action=argparse.BooleanOptionalAction,
         default=True,
-        help="whether orders, timers, bots and cursors come by themselves from the start",
+        help="Generate orders, timers, bots and cursors from the start",
     )
     demo.add_argument(
         "--applications",
         type=int,
         default=_APPLICATIONS,
         metavar="N",
-        help=f"how many credit applications the storm of the page has ({_APPLICATIONS})",
+        help=f"Number of credit applications of the storm [{_APPLICATIONS}]",
     )
     demo.set_defaults(run=_demo)
     return command.run(demo, argv)
@@ -53,7 +55,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _demo(arguments: argparse.Namespace) -> int:
     if not 1 <= arguments.applications <= _APPLICATIONS_MAX:
-        raise BadInput(f"--applications is 1 to {_APPLICATIONS_MAX}, not {arguments.applications}")
+        raise BadInput(
+            f"--applications must be 1 to {_APPLICATIONS_MAX}, not {arguments.applications}"
+        )
     with ExitStack() as stack:
         if arguments.folder is None:
             folder = Path(stack.enter_context(TemporaryDirectory(prefix="onceward-demo-")))
@@ -64,12 +68,12 @@ def _demo(arguments: argparse.Namespace) -> int:
         key = Ids(Clock().now_ms).token(_KEY_BYTES) if arguments.folder is None else ""
         stage = Stage(port, folder, traffic=arguments.traffic, plan=plan, server_key=key)
         asyncio.run(_show(stage))
-        print(f"Everything has ended: {stage.summary()}")
+        print(f"Stopped: {stage.summary()}")
     return 0
 
 
 def _free_port(port: int) -> int:
-    """The port, or any free one for 0. Raises `bad_settings` if it cannot be used."""
+    """Return the port, or a free one for 0. Raises `bad_settings` if it is in use."""
     try:
         with socket.socket() as listening:
             listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -79,8 +83,8 @@ def _free_port(port: int) -> int:
             return found
     except (OSError, OverflowError) as error:
         raise OncewardError(
-            f"cannot listen at 127.0.0.1:{port}: {error}; --port (or make demo PORT=8081) takes "
-            "another one",
+            f"cannot listen on 127.0.0.1:{port}: {error}; select another port with --port "
+            "(or make demo PORT=8081)",
             code="bad_settings",
         ) from error
 
@@ -89,20 +93,20 @@ def _made(folder: str) -> Path:
     try:
         Path(folder).mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise OncewardError(f"--folder cannot be used: {error}", code="bad_settings") from error
+        raise OncewardError(f"cannot use --folder: {error}", code="bad_settings") from error
     return Path(folder)
 
 
 async def _show(stage: Stage) -> None:
-    """Until SIGINT or SIGTERM."""
+    """Run until SIGINT or SIGTERM."""
 
     def announce(url: str, link: str) -> None:
         print(f"Open {url} in a browser: five applications to try, and to break.")
         print(f"  {link} opens the console, once")
-        print(f"  {url}/docs shows the API; Ctrl-C ends everything", flush=True)
+        print(f"  {url}/docs shows the API; press Ctrl-C to stop", flush=True)
 
     def announce_again(link: str) -> None:
-        print(f"The server has started again: {link} opens the console, once", flush=True)
+        print(f"The server has restarted: {link} opens the console, once", flush=True)
 
     running = asyncio.create_task(stage.run(announce, announce_again))
     for number in (signal.SIGINT, signal.SIGTERM):

@@ -1,10 +1,9 @@
-"""What was acknowledged, and what came of it: counted where messages are sent and where effects
-arrive, outside the server. Pure.
+"""Counts of acknowledged messages and their effects, kept outside the server. Pure.
 
-Everything has a key. It is acknowledged when its sender has an answer, and in effect when something
-has come of it at the other end, which has an id of its own. One key with two such ids is an effect
-that happened twice. The same id twice is a repeat, which the other end knows by that id: it happens
-when whoever brought it was killed before it could say so.
+Every message has a key. It is acknowledged when its sender has a response, and in effect when its
+effect has arrived at the external service, with an id. A key with two effect ids is a duplicate
+effect. The same id twice is a repeat, which the service deduplicates; it occurs when a worker is
+killed before it reports success.
 """
 
 from collections.abc import Iterator
@@ -16,40 +15,40 @@ _KEPT_MAX = 20_000
 
 
 class Counts(msgspec.Struct, frozen=True):
-    """How it stands."""
+    """The current counts."""
 
     acknowledged: int = 0
     in_effect: int = 0
-    """Of those that are acknowledged."""
+    """Acknowledged messages with an effect."""
     under_way: int = 0
     lost: int = 0
-    """Acknowledged, and nothing will come of it any more."""
+    """Acknowledged messages that will have no effect."""
     doubled: int = 0
     stopped: int = 0
-    """Messages that came again, and were answered as such."""
+    """Repeated messages that were recognized as duplicates."""
     repeated: int = 0
-    """Effects that came again under the id they had."""
+    """Effects that were repeated with the same id."""
 
 
 class Book:
-    """All of one kind. What has been in effect for long is forgotten, and stays counted."""
+    """The counts of one kind. Old effects are removed from memory but stay counted."""
 
     def __init__(self, kept_max: int = _KEPT_MAX) -> None:
         self._kept_max = kept_max
         self._waiting: dict[str, tuple[str, int]] = {}
-        """Acknowledged and not in effect: what the server calls it, and since when."""
+        """Acknowledged without an effect: the server's id, and since when."""
         self._effects: dict[str, str] = {}
-        """The id of the first effect."""
+        """The id of the first effect, by key."""
         self._heard: set[str] = set()
-        """Keys in effect that are acknowledged, too."""
+        """Keys that are acknowledged and in effect."""
         self._doubled: set[str] = set()
         self._lost: set[str] = set()
         self._acknowledged = self._in_effect = self._stopped = self._repeated = 0
         self._forgotten_doubled = 0
 
     def acknowledge(self, key: str, id_: str, now_ms: int, *, duplicate: bool = False) -> None:
-        """A sender has its answer. A key is acknowledged once, however many answers there are;
-        `duplicate` says that this one tells of a repeat."""
+        """Record the response to a sender. A key counts once; `duplicate` marks the response to a
+        repeat."""
         self._stopped += duplicate
         if key in self._waiting or key in self._heard or key in self._lost:
             return
@@ -61,7 +60,7 @@ class Book:
             self._waiting[key] = id_, now_ms
 
     def effect(self, key: str, id_: str) -> None:
-        """Something has come of a key, maybe before its sender had an answer."""
+        """Record an effect of a key, possibly before the response to its sender."""
         first = self._effects.get(key)
         if first is not None:
             self._repeated += first == id_
@@ -76,13 +75,12 @@ class Book:
         self._forget()
 
     def lose(self, key: str) -> None:
-        """Nothing will come of a key any more. If something does, it was not lost."""
+        """Record a key as lost. A later effect reverts that."""
         if self._waiting.pop(key, None) is not None:
             self._lost.add(key)
 
     def overdue(self, before_ms: int) -> Iterator[tuple[str, str]]:
-        """What was acknowledged before a time and is not in effect: its key, and what the server
-        calls it."""
+        """Yield keys and server ids that were acknowledged before a time and have no effect."""
         for key, (id_, since_ms) in list(self._waiting.items()):
             if since_ms < before_ms:
                 yield key, id_
@@ -99,7 +97,7 @@ class Book:
         )
 
     def _forget(self) -> None:
-        """Forget the oldest effects, so that memory has a bound."""
+        """Remove the oldest effects, to bound memory."""
         for key in list(islice(self._effects, max(len(self._effects) - self._kept_max, 0))):
             del self._effects[key]
             self._heard.discard(key)

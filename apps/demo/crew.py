@@ -1,4 +1,4 @@
-"""A process that is started again whenever it ends, and how long it was away."""
+"""A process that is restarted whenever it ends, with its downtime."""
 
 import asyncio
 from collections.abc import Callable
@@ -7,13 +7,13 @@ from pathlib import Path
 from apps.credit.processes import Child
 from onceward import Clock, OncewardError
 
-# One that ends by itself so often in a row, before it was ready, will not do better.
+# Give up after this many failures in a row before it was ready.
 _FAILURES_MAX = 5
 _PAUSE_S = 0.5
 
 
 class Kept:
-    """A process of the demonstration. `up`, `starts`, `kills` and `away_ms` tell how it goes."""
+    """A process of the demonstration. `up`, `starts`, `kills` and `away_ms` have its state."""
 
     def __init__(
         self,
@@ -24,15 +24,15 @@ class Kept:
         clock: Clock,
         came: Callable[["Kept"], None] = lambda kept: None,
     ) -> None:
-        """`arguments` are those of Python. It says a line when it is ready, which is then in
-        `said`, and of which `came` hears."""
+        """`arguments` are those of Python. The process prints a line when it is ready, which is
+        stored in `said` and passed to `came`."""
         self.name = name
         self.up = asyncio.Event()
         self.starts = 0
-        """How often it was ready."""
+        """The number of times it was ready."""
         self.kills = 0
         self.away_ms = 0.0
-        """How long it was away the last time."""
+        """The duration of the last downtime."""
         self.said = ""
         self._folder = folder
         self._arguments = arguments
@@ -43,8 +43,8 @@ class Kept:
         self._ended_ns = 0
 
     async def run(self) -> None:
-        """Keep it until cancelled, and then end it. Raises `OncewardError` if it cannot be
-        started at all, or fails again and again."""
+        """Run the process until cancelled, then stop it. Raises `OncewardError` if it cannot be
+        started, or fails repeatedly."""
         failures = 0
         while True:
             child = self._child = Child(self.name, self._folder, *self._arguments, **self._settings)
@@ -64,7 +64,7 @@ class Kept:
                 await child.end()
 
     def kill(self) -> bool:
-        """Without a warning; says whether there was one to kill."""
+        """Kill it with SIGKILL; returns whether it was running."""
         if self._child is None or not self._child.alive or not self.up.is_set():
             return False
         self.kills += 1
@@ -73,7 +73,7 @@ class Kept:
         return True
 
     def gone_ms(self) -> float:
-        """For how long it has been away by now; 0 if it is there."""
+        """The current downtime; 0 if it is running."""
         if self.up.is_set() or not self._ended_ns:
             return 0.0
         return (self._clock.elapsed_ns() - self._ended_ns) / 1e6

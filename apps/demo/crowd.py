@@ -1,4 +1,4 @@
-"""Others who are there: bots who play tic-tac-toe, and two people with cursors on the board."""
+"""Simulated users: bots that play tic-tac-toe, and two cursors on the board."""
 
 import asyncio
 import math
@@ -22,14 +22,14 @@ _REST_S = 1.5
 _SEEDS = (
     ("lemon", -470, -130, "Drag me.\nOpen this page twice, and see it move."),
     ("sky", -215, -190, "Double-click anywhere for a new note"),
-    ("mint", 45, -120, "Pull the plug on the front page: nothing here is lost"),
-    ("rose", 300, -175, "The clock below shows how the board came to be"),
-    ("lilac", -90, 75, "Offline? Go on. It is sent when you are back."),
+    ("mint", 45, -120, "Kill the server on the front page: nothing here is lost"),
+    ("rose", 300, -175, "The clock below shows the history of the board"),
+    ("lilac", -90, 75, "Offline? Keep writing. Changes are sent when you are back."),
 )
 
 
 class Bots:
-    """They sit at a table, play, and stand in line again."""
+    """Bots that sit at a table, play, and wait for the next game."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
@@ -38,13 +38,13 @@ class Bots:
     async def run(self) -> None:
         """Play until cancelled."""
         client = self._client
-        await client.call("GET", "tictactoe", "tables", type=dict)  # so that they are there
+        await client.call("GET", "tictactoe", "tables", type=dict)  # creates the tables
         async with client.live() as live:
             room = await live.join(f"table:{BOTS}")
             for number in count():
                 if number % _SIGN_OF_LIFE == 0:
                     for bot in PLAYERS:
-                        await client.tables.join(BOTS, user=bot)  # again is once
+                        await client.tables.join(BOTS, user=bot)  # idempotent
                         await client.tables.heartbeat(BOTS, user=bot)
                 await client.clock.sleep(_MOVE_S)
                 await self._move(room.map("game").get("now"))
@@ -54,7 +54,7 @@ class Bots:
             await self._client.tables.leave(BOTS, user=bot)
 
     async def _move(self, game: Any) -> None:
-        """Let the bot move whose turn it is, if it is one's."""
+        """Make the move of the bot whose turn it is, if it is one."""
         if game is None or not game["awaited"]:
             return
         seat = game["awaited"][0]
@@ -67,11 +67,11 @@ class Bots:
         try:
             await self._client.tables.move(BOTS, move=move, user=user, key=key)
         except BadInput:
-            pass  # the game has gone on meanwhile
+            pass  # the game has changed since
 
 
 def choose(state: list[str], seat: str, chance: Callable[[], float]) -> int:
-    """A cell: the one that wins, else any that is free."""
+    """Choose a cell: one that wins, or any free one."""
     free = [cell for cell, mark in enumerate(state) if not mark]
     for cell in free:
         then = [*state[:cell], seat, *state[cell + 1 :]]
@@ -81,13 +81,13 @@ def choose(state: list[str], seat: str, chance: Callable[[], float]) -> int:
 
 
 class People:
-    """They look around on the board, and put its first notes a little elsewhere."""
+    """Simulated users who point at the board and move its first notes a little."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
 
     async def run(self) -> None:
-        """Look around until cancelled."""
+        """Run until cancelled."""
         client = self._client
         async with AsyncExitStack() as stack, asyncio.TaskGroup() as group:
             for number, name in enumerate(PEOPLE):
@@ -103,7 +103,7 @@ class People:
 
 
 class Person:
-    """Somebody with a cursor."""
+    """A simulated user with a cursor."""
 
     def __init__(self, room: Room, name: str, client: Client) -> None:
         self._room = room
@@ -113,7 +113,7 @@ class Person:
         self._x, self._y = 0.0, 0.0
 
     async def stroll(self, number: int) -> None:
-        """Go from note to note, and move each by a little."""
+        """Move from note to note, and shift each a little."""
         for turn in count(number * 2):
             note, (home_x, home_y) = self._note(turn)
             x, y = home_x + 60 * (self._chance() - 0.5), home_y + 60 * (self._chance() - 0.5)
@@ -124,14 +124,14 @@ class Person:
             await self._clock.sleep(_REST_S * (1 + number + self._chance()))
 
     def _note(self, turn: int) -> tuple[str | None, tuple[float, float]]:
-        """One of the first notes, if it is still there, and where it belongs."""
+        """One of the first notes, if it still exists, and its original position."""
         _, x, y, text = _SEEDS[turn % len(_SEEDS)]
         texts = self._room.map("texts")
         found = [id_ for id_, _ in self._room.list("notes").items() if texts.get(id_) == text]
         return (found[0] if found else None), (x, y)
 
     async def _go(self, x: float, y: float, note: str | None = None) -> None:
-        """Go somewhere, maybe with a note in hand."""
+        """Move the cursor, optionally with a note."""
         from_x, from_y = self._x, self._y
         for step in range(1, _STEPS + 1):
             await self._clock.sleep(_STEP_S)
@@ -146,7 +146,7 @@ class Person:
 
 
 def _seed(room: Room) -> None:
-    """Put up a few notes, on a board that has none."""
+    """Add a few notes to an empty board."""
     notes = room.list("notes")
     if len(notes):
         return

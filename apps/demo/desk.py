@@ -1,6 +1,8 @@
-"""The stage's own address, on this machine alone. Below one secret path is the world outside, where
-effects arrive: a carrier, the receiver of timers, a bureau and a Salesforce. Below another one the
-landing page asks how all of it goes, and says what to break."""
+"""The stage's HTTP server, on this machine only.
+
+Below one secret path are the external services that receive effects: a carrier, the receiver of
+timers, a bureau and Salesforce. Below another one is the control API of the landing page.
+"""
 
 import asyncio
 import hmac
@@ -25,33 +27,33 @@ _SECRET_BYTES = 16
 
 
 class Order(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """What the page wants to be done."""
+    """A command of the page."""
 
     what: Literal["worker", "plug", "tenfold", "traffic", "storm", "timer"]
     on: bool = True
-    """For what can be turned on and off."""
+    """For switches."""
     delay_s: Annotated[float, Meta(ge=0.1, le=DELAY_S_MAX)] = 5.0
-    """Of a timer."""
+    """The delay of a timer."""
 
 
 class Parcel(msgspec.Struct, omit_defaults=True):
-    """What a worker brings to the carrier."""
+    """A parcel that a worker delivers to the carrier."""
 
     order: str
 
 
 class Called(msgspec.Struct, omit_defaults=True):
-    """What a timer says when it calls."""
+    """The body of a timer's call."""
 
     due_ms: int
 
 
 class Desk:
-    """All of it, once it is open."""
+    """The server, once opened."""
 
     def __init__(self, ids: Ids) -> None:
         self.token = ids.token(_SECRET_BYTES)
-        """Which the page repeats when it wants something to be done."""
+        """The token that the page sends with commands."""
         self._paths = {name: f"/{ids.token(_SECRET_BYTES)}" for name in ("outside", "control")}
         self._listening = socket.create_server(("127.0.0.1", 0), backlog=256)
         self._url = f"http://127.0.0.1:{self._listening.getsockname()[1]}"
@@ -73,7 +75,7 @@ class Desk:
         state: Callable[[], Any],
         do: Callable[[Order], Awaitable[Any]],
     ) -> AsyncIterator[None]:
-        """Answer, as long as this lasts."""
+        """Serve for the duration of the context."""
 
         async def carry(_: Any, request: Request) -> Response:
             parcel = parse(await request.body(), Parcel)
@@ -93,7 +95,7 @@ class Desk:
             told = request.header(TOKEN.encode()) or ""
             if not hmac.compare_digest(told.encode(), self.token.encode()):
                 raise BadInput(
-                    f"say in {TOKEN} what the state has as its token", code="no_credentials"
+                    f"send the token of the state in the header {TOKEN}", code="no_credentials"
                 )
             wanted = parse(await request.body(), Order)
             return Response.of(await do(wanted) or {"done": wanted.what})
@@ -104,15 +106,15 @@ class Desk:
             *self._below(
                 "outside",
                 [
-                    Route("POST", "/carrier", carry, "A parcel is brought"),
-                    Route("POST", "/hook/{timer}", call, "A timer calls"),
+                    Route("POST", "/carrier", carry, "Deliver a parcel"),
+                    Route("POST", "/hook/{timer}", call, "Receive a timer's call"),
                 ],
             ),
             *self._below(
                 "control",
                 [
-                    Route("GET", "/state", tell, "How all of it goes"),
-                    Route("POST", "/do", order, "Break something"),
+                    Route("GET", "/state", tell, "Get the state"),
+                    Route("POST", "/do", order, "Run a command"),
                 ],
             ),
         ]
@@ -140,7 +142,7 @@ class Desk:
 
 
 class _Server(uvicorn.Server):
-    """Leaves signals to the stage."""
+    """Leaves signal handling to the stage."""
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -148,8 +150,8 @@ class _Server(uvicorn.Server):
 
 
 def _id(request: Request, name: bytes) -> str:
-    """What the effect is known by. Raises `BadInput` if that is not said."""
+    """The id of an effect, from a header. Raises `BadInput` without it."""
     id_ = request.header(name)
     if not id_:
-        raise BadInput(f"say in {name.decode()} what this is known by", code="missing_key")
+        raise BadInput(f"send an id in the header {name.decode()}", code="missing_key")
     return id_

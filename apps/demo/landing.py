@@ -1,5 +1,5 @@
-"""The landing page: where a newcomer begins. What it shows and does is the stage's business: to it
-questions and orders are passed on, for pages of this server on this machine alone."""
+"""The landing page. It forwards requests to the stage, for pages of this server on this machine
+only."""
 
 from importlib.resources import files
 from typing import Any
@@ -21,18 +21,18 @@ from onceward.web import (
 )
 
 TOKEN = "onceward-demo"  # noqa: S105
-"""The header in which the page repeats what it was told with the state: other sites cannot read it,
-and cannot send it."""
+"""The header in which the page repeats a token from the state. Other sites cannot read or send
+it."""
 _PAGES = Pages(files("apps.demo").joinpath("page"), ISOLATED)
 _ORDER_BYTES_MAX = 1_000
 _ANSWER_S = 10.0
 
 
 class Landing:
-    """The page, and the way from it to the stage."""
+    """The page and its connection to the stage."""
 
     def __init__(self, control: str) -> None:
-        """`control` is the address of the stage, which no page hears of."""
+        """`control` is the URL of the stage, which is not exposed to pages."""
         self._control = control
 
     def front(self) -> Site:
@@ -40,12 +40,12 @@ class Landing:
         return Site(_PAGES.routes({"/": "demo.html"}, "The landing page"))
 
     def site(self) -> Site:
-        """What the page needs, below a prefix."""
+        """The files and API of the page, below a prefix."""
         return Site(
             [
-                Route("GET", "/state", self._state, "How all of it goes", public=True),
-                Route("POST", "/do", self._do, "Break something", public=True),
-                Route("POST", "/console", self._console, "A way into the console", public=True),
+                Route("GET", "/state", self._state, "Get the state", public=True),
+                Route("POST", "/do", self._do, "Run a command", public=True),
+                Route("POST", "/console", self._console, "Get a link to the console", public=True),
                 *_PAGES.routes({"/{file}": "{file}"}, "A file of the page"),
             ]
         )
@@ -61,7 +61,7 @@ class Landing:
         return await self._ask("POST", "/do", body, {TOKEN: token})
 
     async def _console(self, site: Any, request: Request) -> Response:
-        """A link that signs in once. Whoever may ask for it may do all that the console does."""
+        """Create a one-time sign-in link, which grants full access to the console."""
         _insist_ours(request)
         await request.body(_ORDER_BYTES_MAX)
         server: Server = request.scope["onceward"]
@@ -79,13 +79,14 @@ class Landing:
             ):
                 answer = Response(said.status, await said.read(), said.content_type.encode())
         except (aiohttp.ClientError, TimeoutError):
-            away = "the demonstration does not answer: is it ending?"
+            away = "the demonstration does not respond; is it stopping?"
             return problem(Unavailable(away, code="node_stopped"))
         answer.headers.append(ISOLATED[-1])
         return answer
 
 
 def _insist_ours(request: Request) -> None:
-    """Raise `BadInput` unless a page of this server asks, or a program of this machine."""
+    """Raise `BadInput` unless the request is from a page of this server or a program on this
+    machine."""
     insist_dev(request)
     insist_own_page(request)

@@ -1,9 +1,9 @@
-"""The processes of the demonstration, as the stage starts them: the server, and workers.
+"""The child processes of the demonstration: the server and workers.
 
-python -m apps.demo.process server
-python -m apps.demo.process worker NAME
+    python -m apps.demo.process server
+    python -m apps.demo.process worker NAME
 
-Each says one line when it is ready. It ends when it is told to, and when its parent is gone.
+Each prints one line when it is ready. It stops on a signal, or when its parent is gone.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ _DRAIN_S = 1.0
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Be one of them; returns the exit code."""
+    """Run one of the processes; returns the exit code."""
     role, *rest = arguments
     try:
         settings = load(os.environ)
@@ -38,7 +38,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _watch(parent: int) -> None:
-    """End this process when its parent is gone, even if that had no time to say so."""
+    """End this process when its parent is gone, including after a crash."""
     while os.getppid() == parent:
         sleep(_LOOK_S)
     os.kill(os.getpid(), signal.SIGTERM)
@@ -46,7 +46,7 @@ def _watch(parent: int) -> None:
 
 def _serve(settings: Settings) -> None:
     from onceward.web import Settings as ServerSettings
-    from onceward.web import run_server  # here: a worker does not need it
+    from onceward.web import run_server  # imported here because workers do not need it
 
     links: list[str] = []
     served = ServerSettings(

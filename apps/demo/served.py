@@ -1,4 +1,4 @@
-"""The application of the demonstration's server, by the settings in its environment."""
+"""The application of the demonstration's server, with settings from its environment."""
 
 import os
 

@@ -1,5 +1,4 @@
-"""What the stage tells the processes that it starts: DEMO_… in their environment. And the names
-that they have in common."""
+"""Settings of the child processes (DEMO_… in their environment), and shared names."""
 
 from collections.abc import Mapping
 
@@ -15,21 +14,21 @@ BOTS = "bots"
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Where everything is."""
+    """Addresses and secrets."""
 
     parent: int
-    """The process of the stage: without it, the others end."""
+    """The process id of the stage; the others end with it."""
     port: int
-    """Of the server."""
+    """The port of the server."""
     database: str
     outside: str
-    """The URL of the world outside: the carrier, the bureau, and who is told results."""
+    """The URL of the external services: carrier, bureau and Salesforce."""
     control: str
-    """The URL at which the stage is asked, and told what to do. Whoever knows it may do so."""
+    """The secret URL of the stage's control API."""
     secret: str
-    """Of those who send credit applications."""
+    """The secret of senders of credit applications."""
     server_key: str = ""
-    """Of a database that is thrown away; empty: one is kept for it."""
+    """For a temporary database; empty to use a stored key."""
 
     @property
     def server(self) -> str:
@@ -43,7 +42,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 def load(environment: Mapping[str, str]) -> Settings:
-    """The settings in an environment. Raises `bad_settings`."""
+    """Read the settings from an environment. Raises `bad_settings`."""
     told = {
         name.removeprefix(PREFIX).lower(): text
         for name, text in environment.items()
@@ -53,5 +52,5 @@ def load(environment: Mapping[str, str]) -> Settings:
         return msgspec.convert(told, Settings, strict=False)
     except msgspec.ValidationError as error:
         raise OncewardError(
-            f"only `make demo` starts this: {error}", code="bad_settings"
+            f"only `make demo` can start this: {error}", code="bad_settings"
         ) from error

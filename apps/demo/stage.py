@@ -1,5 +1,7 @@
-"""The stage: starts all processes, keeps them running, lets the page break them, and tells how it
-goes. It is the parent of the others; when it ends, they do."""
+"""The stage: starts and restarts all processes, runs the page's commands, and reports the state.
+
+It is the parent of the other processes, which end with it.
+"""
 
 import asyncio
 import os
@@ -28,7 +30,7 @@ _BEATS_KEPT = 60
 _EVENTS_KEPT = 6
 _PULL_S = 3.0
 _FAILING = 0.05
-# The answer of the server that is to be killed has to get out.
+# Time for the response before the server is killed.
 _FUSE_S = 0.1
 
 
@@ -45,8 +47,8 @@ class Stage:
         pull_s: float = _PULL_S,
         server_key: str = "",
     ) -> None:
-        """`port` is that of the server, which nobody else has; everything is kept in `folder`.
-        `server_key` is for a folder that is thrown away: without it one is kept elsewhere."""
+        """`port` is a free port for the server; all data is in `folder`. `server_key` is for a
+        temporary folder."""
         self._clock = Clock()
         self._ids = Ids(self._clock.now_ms)
         self._desk = Desk(self._ids)
@@ -91,10 +93,12 @@ class Stage:
         announce: Callable[[str, str], None],
         announce_again: Callable[[str], None] = lambda link: None,
     ) -> None:
-        """Run until cancelled, and then end everything. `announce` hears the address and a link
-        into the console, once the server answers and workers work; `announce_again` a new link
-        whenever the server has been started again, since the one before is good no more. Raises
-        `OncewardError` if a process cannot be started."""
+        """Run until cancelled, then stop everything.
+
+        `announce` is called with the URL and a console link once the server and workers are ready.
+        `announce_again` gets a new link after each restart of the server, which invalidates the old
+        one. Raises `OncewardError` if a process cannot be started.
+        """
         try:
             async with AsyncExitStack() as stack:
                 await stack.enter_async_context(
@@ -126,27 +130,27 @@ class Stage:
         finally:
             self._desk.close()
 
-    # What the page wants.
+    # Commands of the page.
 
     async def do(self, order: Order) -> Any:
-        """Do what the page says. Raises `BadInput` for what cannot be done now."""
+        """Run a command of the page. Raises `BadInput` if it is not possible now."""
         match order.what:
             case "worker":
                 if not self._kill_worker():
-                    raise BadInput("no worker is there just now: they are being started again")
+                    raise BadInput("no worker is running; they are being restarted")
             case "plug":
                 if not self._server.up.is_set():
-                    raise BadInput("the server is not there just now")
+                    raise BadInput("the server is not running")
                 self._group.create_task(self._pull_plug())
             case "tenfold":
                 self._traffic.tenfold = order.on
-                self._tell("Everything is sent ten times." if order.on else "Back to normal.")
+                self._tell("Every message is sent ten times." if order.on else "Back to normal.")
             case "traffic":
                 self._switch.turn(order.on)
-                self._tell("The traffic is on." if order.on else "The traffic is off.")
+                self._tell("Traffic is on." if order.on else "Traffic is off.")
             case "storm":
                 if self._blowing is not None and not self._blowing.done():
-                    raise BadInput("the storm is blowing already", code="already_ended")
+                    raise BadInput("the storm is already running", code="already_ended")
                 self._blowing = self._group.create_task(self._blow())
             case "timer":
                 return await self._traffic.set_timer(order.delay_s, yours=True)
@@ -156,7 +160,7 @@ class Stage:
         await self._clock.sleep(_FUSE_S)
         if self._server.kill():
             self._killed.append("server")
-            self._tell("The server was killed.", "bad")
+            self._tell("Killed the server.", "bad")
 
     def _kill_worker(self) -> bool:
         there = [worker for worker in self._workers if worker.up.is_set()]
@@ -164,22 +168,22 @@ class Stage:
         if worker is None or not worker.kill():
             return False
         self._killed.append("worker")
-        self._tell(f"{worker.name} was killed, and is replaced.", "bad")
+        self._tell(f"Killed {worker.name}; it is being replaced.", "bad")
         return True
 
     async def _blow(self) -> None:
         plan = self._storm.plan
-        self._tell(f"A storm: {plan.applications} applications, {plan.times} times each.")
+        self._tell(f"Storm started: {plan.applications} applications, {plan.times} times each.")
         view = await self._storm.run()
         if view.wrong:
-            self._tell(f"The storm is over, and wrong: {'; '.join(view.wrong)}.", "bad")
+            self._tell(f"Storm ended with errors: {'; '.join(view.wrong)}.", "bad")
         else:
-            self._tell(f"The storm is over: {view.pulls} pulls, {view.stopped} repeats.", "good")
+            self._tell(f"Storm ended: {view.pulls} pulls, {view.stopped} duplicates.", "good")
 
-    # How it goes.
+    # State.
 
     def state(self) -> State:
-        """How all of it goes, as the page is shown it."""
+        """The state for the page."""
         late = sorted(self._traffic.late_ms)
         return State(
             token=self._desk.token,
@@ -206,19 +210,19 @@ class Stage:
         )
 
     def summary(self) -> str:
-        """How it was, in a sentence."""
+        """A summary in one sentence."""
         counts = [self._traffic.orders.counts(), self._traffic.timers.counts()]
         acknowledged, in_effect, under_way, lost, doubled = (
             sum(getattr(one, name) for one in counts)
             for name in ("acknowledged", "in_effect", "under_way", "lost", "doubled")
         )
         return (
-            f"{acknowledged:,} acknowledged, {in_effect:,} took effect, {under_way:,} under way, "
+            f"{acknowledged:,} acknowledged, {in_effect:,} took effect, {under_way:,} in progress, "
             f"{lost:,} lost, {doubled:,} doubled"
         )
 
     async def _beat(self) -> None:
-        """Note for each second what was acknowledged and what took effect in it."""
+        """Record the acknowledged messages and effects of each second."""
         books = (self._traffic.orders, self._traffic.timers)
         acknowledged = in_effect = 0
         while True:
@@ -242,7 +246,7 @@ class Stage:
 
     def _server_came(self, server: Kept) -> None:
         if server.starts == 1:
-            self._tell("The server is there.", "good")
+            self._tell("The server is running.", "good")
             return
         waiting = self._traffic.waiting
         waited = f" {waiting} messages waited." if waiting else ""

@@ -1,7 +1,9 @@
-"""The storm on the page: credit applications come many times over, pulls last longer than leases,
-and workers are killed meanwhile. In the end there is one pull for each application, or it is said
-that there is not. `apps.credit.storm` is the large one, for a database that
-processes share."""
+"""The storm of the page: duplicate credit applications, pulls longer than leases, and killed
+workers.
+
+At the end it checks that each application was pulled once. `apps.credit.storm` is the larger
+version, for a shared database.
+"""
 
 import asyncio
 from collections.abc import Callable
@@ -27,11 +29,11 @@ _ENVELOPE = 20
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """How hard it blows."""
+    """The parameters of the storm."""
 
     applications: int = 60
     times: int = 10
-    """How often each is sent."""
+    """How many times each application is sent."""
     senders: int = 3
     kill_s: float = 1.5
     """The time between two kills."""
@@ -39,38 +41,38 @@ class Plan:
 
     @property
     def kills(self) -> int:
-        """How many workers are killed: one for each ten applications."""
+        """The number of killed workers: one for each ten applications."""
         return -(-self.applications // 10)
 
 
 class View(msgspec.Struct, kw_only=True):
-    """How it stands."""
+    """The progress."""
 
     state: Literal["calm", "blowing", "over"] = "calm"
     applications: int = 0
     notifications: int = 0
-    """To be sent."""
+    """Notifications to send."""
     acknowledged: int = 0
-    """Notifications of these."""
+    """Acknowledged notifications."""
     stopped: int = 0
-    """Notifications of applications that were known already."""
+    """Notifications of known applications."""
     asked: int = 0
-    """Requests at the bureau."""
+    """Requests to the bureau."""
     known: int = 0
-    """Requests that the bureau knew again by their ids."""
+    """Requests that the bureau deduplicated."""
     pulls: int = 0
     most: int = 0
-    """The most pulls for one application."""
+    """The highest number of pulls for one application."""
     decided: int = 0
-    """Applications of which all results have arrived."""
+    """Applications with all results."""
     kills: int = 0
     took_s: float = 0.0
     wrong: list[str] = []
-    """What should not have been, once it is over."""
+    """Violated guarantees, at the end."""
 
 
 class Storm:
-    """One storm after the other."""
+    """Runs one storm after the other."""
 
     def __init__(
         self,
@@ -82,7 +84,7 @@ class Storm:
         clock: Clock,
         chance: Callable[[], float],
     ) -> None:
-        """`url` is where applications are sent, `kill` kills a worker if one is there."""
+        """`url` receives applications; `kill` kills a worker if one is running."""
         self.plan = plan
         notifications = plan.applications * plan.times
         self.view = View(applications=plan.applications, notifications=notifications)
@@ -97,9 +99,9 @@ class Storm:
         self._asked_before = self._known_before = 0
 
     async def run(self) -> View:
-        """Let it blow, until all is decided or patience ends; tells how it was."""
+        """Run until all applications are decided, or the timeout; returns the result."""
         plan, began_ns = self.plan, self._clock.elapsed_ns()
-        first = self._clock.now_ms() // 1_000 % 10**8 * 1_000  # so that each storm has its own
+        first = self._clock.now_ms() // 1_000 % 10**8 * 1_000  # new applications for each storm
         ids = {number: opportunity(first + number) for number in range(plan.applications)}
         self._ids, self._acknowledged = set(ids.values()), set()
         stats = self._bureau.stats
@@ -126,7 +128,7 @@ class Storm:
                         await self._clock.sleep(_LOOK_S)
                         self._look(began_ns)
         except TimeoutError:
-            pass  # what is missing is told below
+            pass  # missing results are reported below
         self._look(began_ns)
         self.view.wrong = self._violations()
         self.view.state = "over"
@@ -138,7 +140,7 @@ class Storm:
             self.view.kills += self._kill()
 
     async def _send(self, session: aiohttp.ClientSession, pile: list[str]) -> None:
-        """Send all of a pile in envelopes, each until it is acknowledged."""
+        """Send a list of applications in envelopes, each until it is acknowledged."""
         for at in range(0, len(pile), _ENVELOPE):
             some = pile[at : at + _ENVELOPE]
             envelope = write(ORGANISATION, [_notification(id_) for id_ in some])
@@ -160,7 +162,7 @@ class Storm:
             return False
 
     def _look(self, began_ns: int) -> None:
-        """Count what has arrived outside."""
+        """Update the counts of external effects."""
         view, stats = self.view, self._bureau.stats
         pulls = [len(self._bureau.pulls.get(id_, ())) for id_ in self._ids]
         view.pulls, view.most = sum(pulls), max(pulls)
@@ -178,13 +180,13 @@ class Storm:
         view, stats = self.view, self._salesforce.stats
         count = self.plan.applications
         wrong = {
-            f"{view.notifications - view.acknowledged} notifications are not acknowledged": (
+            f"{view.notifications - view.acknowledged} notifications were not acknowledged": (
                 view.acknowledged != view.notifications
             ),
-            f"{count - view.decided} applications are not decided": view.decided != count,
+            f"{count - view.decided} applications were not decided": view.decided != count,
             f"there were {view.pulls} pulls for {count} applications": view.pulls != count,
             f"an application was pulled {view.most} times": view.most > 1,
-            f"{stats.twice + stats.different} results came under two ids, or changed": (
+            f"{stats.twice + stats.different} results had two ids or changed": (
                 stats.twice + stats.different > 0
             ),
         }

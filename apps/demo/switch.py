@@ -1,4 +1,4 @@
-"""A switch, and work that is done while it is on."""
+"""A switch, and tasks that run while it is on."""
 
 import asyncio
 import logging
@@ -23,7 +23,7 @@ class Switch:
         return self._on.is_set()
 
     def turn(self, on: bool) -> None:
-        """Turn it on or off; twice is once."""
+        """Turn it on or off. Idempotent."""
         now, before = (self._on, self._off) if on else (self._off, self._on)
         now.set()
         before.clear()
@@ -34,8 +34,8 @@ class Switch:
         clock: Clock,
         leave: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
-        """Work while it is on, for ever; `leave` is called after it was turned off. What the
-        server refuses, or cannot answer for long, is begun anew."""
+        """Run a task whenever the switch is on, until cancelled; `leave` is called after it was
+        turned off. Errors of the server restart the task."""
         while True:
             await self._on.wait()
             working = asyncio.ensure_future(work())

@@ -25,7 +25,7 @@ _ATTEMPTS = 100
 
 
 def make_app(settings: Settings) -> App:
-    """The application of the server."""
+    """Create the application of the server."""
     key = settings.server_key or None
     app = App(settings.database, name="demo", drain_s=_DRAIN_S, server_key=key)
     declare(app, settings)
@@ -33,7 +33,7 @@ def make_app(settings: Settings) -> App:
 
 
 def declare(app: App, settings: Settings) -> None:
-    """Let an application be all of it, before it starts."""
+    """Add all systems to an application, before it starts."""
     open_shop(app)
     game = Game(app, [Phones(), Web()], throw_s=_THROW_S)
     app.mount("/rps", game.site())
@@ -47,7 +47,7 @@ def declare(app: App, settings: Settings) -> None:
 
 
 def _take_credit(app: App, settings: Settings) -> None:
-    """Take credit applications in, and leave the pulls to workers."""
+    """Add credit intake, with pulls by workers."""
     app.queue(
         PULLS,
         attempts_max=_ATTEMPTS,
@@ -70,7 +70,7 @@ def _take_credit(app: App, settings: Settings) -> None:
 
 
 class Pullers:
-    """The outside of credit intake: a pull is a job for a worker, one for its key."""
+    """The external calls of credit intake: a pull is a job for a worker, one for each key."""
 
     deliver = staticmethod(calls.deliver)
 
@@ -87,8 +87,8 @@ class Pullers:
         timeout_s: float,
         authorization: str = "",
     ) -> Any:
-        """The report that a worker brings. Asked again under the same key, it is the same job.
-        Raises `NotDone` if it is given up."""
+        """Return the report from a worker. The same key is the same job. Raises `NotDone` if the
+        pull failed."""
         asked = {"reference": reference, "fields": fields}
         receipt = await self._app.send(PULLS, asked, key=key)
         job = await self._app.wait(receipt.id)

@@ -1,7 +1,7 @@
-"""A little traffic: orders of an impatient sender, and timers that call the desk.
+"""Generated traffic: orders with duplicates, and timers that call the desk.
 
-Senders note in a book what the server has acknowledged. What comes of it arrives at the desk, and
-is noted in the same book. What was acknowledged long ago and has not arrived is asked for.
+Senders record acknowledged messages in a book, and the desk records their effects in the same book.
+Acknowledged messages without an effect are looked up after a while.
 """
 
 import asyncio
@@ -22,9 +22,9 @@ from onceward.client import Client
 _ORDER_S, _TIMER_S = 0.6, 2.5
 _TIMES_MAX, _TENFOLD = 4, 10
 _DELAY_S_MIN, _DELAY_S_MAX = 1.0, 4.0
-# Senders who wait for an answer. When so many do, no others begin.
+# The maximum number of concurrent sends.
 _SENDERS_MAX = 20
-# After so long it is asked what has become of something; and so often.
+# The age at which a missing effect is looked up, and the interval.
 _OVERDUE_MS = 10_000
 _ASK_S = 3.0
 _LATE_KEPT = 200
@@ -32,26 +32,26 @@ _YOURS_KEPT = 4
 
 
 class Yours(msgspec.Struct):
-    """A timer that was set on the page."""
+    """A timer that was created on the page."""
 
     id: str
     due_ms: int
     late_ms: float | None = None
-    """Once it has arrived."""
+    """Set on arrival."""
 
 
 class Traffic:
-    """Sends, and keeps the books."""
+    """Sends messages and records results."""
 
     def __init__(self, client: Client, outside: str, switch: Switch) -> None:
-        """`outside` is where timers call."""
+        """`outside` is the URL that timers call."""
         self.orders, self.timers = Book(), Book()
         self.tenfold = False
         """Whether everything is sent ten times."""
         self.waiting = 0
-        """Sends that have no answer yet."""
+        """Sends without a response yet."""
         self.late_ms: deque[float] = deque(maxlen=_LATE_KEPT)
-        """How late timers came, the last ones."""
+        """The lateness of the last timers."""
         self.yours: deque[Yours] = deque(maxlen=_YOURS_KEPT)
         self._client = client
         self._clock = client.clock
@@ -60,11 +60,11 @@ class Traffic:
         self._switch = switch
         self._sending: set[asyncio.Task[None]] = set()
         self._numbers = count(1)
-        # So that keys are new in a database that was used before.
+        # Makes keys unique in a database of an earlier run.
         self._run = client.ids.new()[-4:].lower()
 
     async def run(self) -> None:
-        """Send while the switch is on, and look after what was sent, until cancelled."""
+        """Send while the switch is on, and look up missing effects, until cancelled."""
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._switch.while_on(self._order_again, self._clock))
@@ -94,7 +94,7 @@ class Traffic:
             task.add_done_callback(self._sending.discard)
 
     async def order(self) -> None:
-        """Order something, as often as an impatient sender does: at once, and under one key."""
+        """Send an order, with duplicates at the same time and with the same key."""
         key = f"order-{self._run}-{next(self._numbers)}"
         times = _TENFOLD if self.tenfold else 1 + int(_TIMES_MAX * self._chance())
         await self._often(times, lambda: self._order(key))
@@ -105,7 +105,7 @@ class Traffic:
         self.orders.acknowledge(key, receipt.id, now_ms, duplicate=receipt.duplicate)
 
     async def set_timer(self, delay_s: float, *, yours: bool = False) -> Yours:
-        """Set a timer that calls the desk; with `yours`, for somebody who watches it."""
+        """Create a timer that calls the desk; with `yours`, for display on the page."""
         id_ = f"timer-{self._run}-{next(self._numbers)}"
         due: list[int] = []
 
@@ -133,10 +133,10 @@ class Traffic:
     def _answered(self, sending: "asyncio.Future[None]") -> None:
         self.waiting -= 1
 
-    # What comes of it.
+    # Effects.
 
     def arrive(self, timer: str, id_: str, due_ms: int) -> None:
-        """The call of a timer has come to the desk."""
+        """Record the call of a timer."""
         late_ms = self._clock.now_ns() / 1e6 - due_ms
         before = self.timers.counts().repeated
         self.timers.effect(timer, id_)
@@ -147,7 +147,7 @@ class Traffic:
                     mine.late_ms = late_ms
 
     async def _follow(self) -> None:
-        """Ask for what is overdue, again and again: it is under way, or it is lost."""
+        """Look up overdue messages at intervals: they are in progress or lost."""
         while True:
             await self._clock.sleep(_ASK_S)
             before_ms = self._clock.now_ms() - _OVERDUE_MS
@@ -165,7 +165,7 @@ class Traffic:
             self.orders.lose(key)
             return
         if job.ended or job.state == "failed":
-            # Had it come to the carrier, it would be in the book.
+            # If it had reached the carrier, it would be in the book.
             self.orders.lose(key)
 
     async def _find_timer(self, key: str, id_: str) -> None:
@@ -179,8 +179,7 @@ class Traffic:
 
 
 async def _unless_refused(work: Coroutine[Any, Any, Any]) -> None:
-    """Do something; what the server refuses, or does not answer for long, is left alone: nothing
-    was acknowledged."""
+    """Run a task and ignore errors of the server: nothing was acknowledged."""
     try:
         await work
     except OncewardError:

@@ -1,4 +1,4 @@
-"""What the landing page is shown."""
+"""The state for the landing page."""
 
 from typing import Literal
 
@@ -13,7 +13,7 @@ Killed = Literal["", "worker", "server"]
 
 
 class Event(msgspec.Struct):
-    """Something that has happened."""
+    """An event with its time."""
 
     number: int
     at_ms: int
@@ -22,7 +22,7 @@ class Event(msgspec.Struct):
 
 
 class Beat(msgspec.Struct, array_like=True):
-    """A second."""
+    """The counts of one second."""
 
     acknowledged: int
     in_effect: int
@@ -30,31 +30,31 @@ class Beat(msgspec.Struct, array_like=True):
 
 
 class Machines(msgspec.Struct):
-    """The processes."""
+    """The state of the processes."""
 
     server_starts: int
     server_kills: int
     away_ms: float
-    """How long the server was away the last time."""
+    """The last downtime of the server."""
     workers: int
     workers_up: int
     worker_kills: int
 
 
 class State(msgspec.Struct):
-    """How all of it goes."""
+    """The whole state."""
 
     token: str
     now_ms: int
     traffic: bool
     tenfold: bool
     waiting: int
-    """Sends without an answer yet."""
+    """Sends without a response yet."""
     machines: Machines
     orders: Counts
     timers: Counts
     late_ms: float | None
-    """How late timers came, in the middle of the last ones."""
+    """The median lateness of the last timers."""
     late_ms_max: float | None
     yours: list[Yours]
     storm: StormView

@@ -1,5 +1,8 @@
-"""What a worker does, over HTTP: it brings parcels to the carrier, and pulls credit. Killed in the
-middle, its jobs are others' when their leases run out; the outside knows them by their ids."""
+"""A worker over HTTP: delivers parcels to the carrier and pulls credit.
+
+If it is killed, its jobs are claimed by others after their leases; external services deduplicate by
+id.
+"""
 
 import asyncio
 from collections.abc import Callable
@@ -16,7 +19,7 @@ _AT_ONCE = 8
 
 
 async def work(settings: Settings, name: str, announce: Callable[[], None]) -> None:
-    """Work until cancelled. `announce` hears when it begins."""
+    """Work until cancelled. `announce` is called at the start."""
 
     async def bring(claim: ClaimedJob) -> str:
         await client.clock.sleep(_PACKING_S)

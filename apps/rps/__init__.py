@@ -6,8 +6,9 @@
     game = Game(app, [Phones(), Web()])
     app.mount("/rps", game.site())
 
-`rules` is the game, pure; `words` is all it says; `records` what it stores; `game` plays it on the
-API of Onceward, and `duels` has its matches; `twilio`, `sns`, `phones` and `web` deliver texts.
+`rules` is the pure game; `words` has all texts to players; `records` the stored data; `game` runs
+it on the API of Onceward, and `duels` has its matches; `twilio`, `sns`, `phones` and `web` deliver
+texts.
 """
 
 from apps.rps.game import Game

@@ -1,4 +1,4 @@
-"""Signature Version 4: how requests to AWS are signed."""
+"""Signature Version 4, for requests to AWS."""
 
 import hashlib
 import hmac
@@ -12,7 +12,7 @@ _ALGORITHM = "AWS4-HMAC-SHA256"
 
 @dataclass(frozen=True)
 class Credentials:
-    """An access key; with a session token, if it is a temporary one."""
+    """An access key; with a session token if it is temporary."""
 
     key_id: str
     secret: str = field(repr=False)
@@ -30,8 +30,10 @@ def sign(
     service: str,
     now_ms: int,
 ) -> dict[str, str]:
-    """The headers of a request, with its date and signature. The path is taken as it is written;
-    services other than S3 expect no more of plain ones."""
+    """Return the headers of a request with its date and signature.
+
+    The path is used unchanged, which is sufficient for plain paths of services other than S3.
+    """
     at = datetime.fromtimestamp(now_ms / 1_000, UTC).strftime("%Y%m%dT%H%M%SZ")
     parts = urlsplit(url)
     whole = {**headers, "Host": parts.netloc, "X-Amz-Date": at}

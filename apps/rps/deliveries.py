@@ -1,7 +1,7 @@
-"""Delivery status of replies: what a provider reports after it has taken a reply.
+"""Delivery status of replies, as reported by a provider.
 
-A provider reports a status more than once and out of order. So a status replaces another only if
-it comes later in the life of a message.
+A provider reports a status more than once and out of order. So a status replaces another only if it
+is later in the life cycle of a message.
 """
 
 from typing import Any
@@ -20,12 +20,12 @@ _STAGES = (
     ("read",),
 )
 STAGE = {status: stage for stage, statuses in enumerate(_STAGES) for status in statuses}
-"""Every status of Twilio for texts that it sends, and how late in a message's life it is."""
+"""Every status of Twilio for outgoing texts, and its position in the life cycle of a message."""
 NOT_DELIVERED = ("undelivered", "failed")
 
 
 class Delivery(msgspec.Struct, frozen=True):
-    """A reply that a provider has taken."""
+    """A reply that a provider has accepted."""
 
     sid: str
     """The provider's id of the message."""

@@ -1,4 +1,4 @@
-"""The matches of players, two by two: each is refereed, clocked and logged like any other game."""
+"""The matches of pairs of players, with referee, clock and log like any other game."""
 
 from apps.rps.records import place
 from apps.rps.rules import FIRST, SECOND, RockPaperScissors
@@ -8,19 +8,21 @@ _PAUSE_S = 0.2
 
 
 class Duels:
-    """All of them. Players are known by their ids."""
+    """All matches. Players are identified by their ids."""
 
     def __init__(self, app: App, throw_s: float | None) -> None:
-        """`throw_s`: how long one may take to throw back; None: as long as one likes."""
+        """`throw_s` is the time limit to throw back; None for no limit."""
         self._app = app
         self._throw_s = throw_s
 
     async def throw(
         self, tx: Transaction, me: str, them: str, play: str
     ) -> tuple[str | None, str | None]:
-        """Throw in the match of two players, which begins with that if none is on. Returns what
-        both had thrown before; whoever had does not again. Raises `Retry` at the moment when the
-        time to throw back is over."""
+        """Throw in the match of two players, and start one if none is running.
+
+        Returns the earlier throws of both; a player who has thrown does not throw again. Raises
+        `Retry` at the moment when the time limit ends.
+        """
         games, where = self._app.games, place(me, them)
         match = await games.at(tx, where)
         if match is None:
@@ -31,23 +33,23 @@ class Duels:
         mine, theirs = thrown(match, me), thrown(match, them)
         if mine is None:
             if match.due_ms is not None and tx.now_ms >= match.due_ms:
-                raise Retry("the clock is about to end this game", after_s=_PAUSE_S)
+                raise Retry("the time limit of this game is ending", after_s=_PAUSE_S)
             await games.play(tx, match, _seat(match, me), play)
         return mine, theirs
 
     async def leave(self, tx: Transaction, gone: str, opponent: str) -> None:
-        """Someone has left: a match that is on between two is over."""
+        """End the running match of a player who has left."""
         match = await self.at(tx, gone, opponent)
         if match is not None:
             await self._app.games.leave(tx, match, _seat(match, gone))
 
     async def at(self, tx: Transaction, one: str, other: str) -> Match | None:
-        """The match that is on between two, if one is."""
+        """Return the running match of two players, or None."""
         return await self._app.games.at(tx, place(one, other))
 
 
 def thrown(match: Match, player: str) -> str | None:
-    """What a player has thrown in a match that is on."""
+    """The throw of a player in a running match."""
     play: str | None = match.pending.get(_seat(match, player))
     return play
 

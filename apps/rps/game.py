@@ -1,9 +1,9 @@
-"""The game as an application: texts come in once, are played in order, and are replied to.
+"""The game as an application: texts are deduplicated, played in order, and replied to.
 
-A text is a job of the queue `rps-texts`, whose dedupe key is the provider's id for it and whose
-order key is the player's number. What it changes, and its replies, are one commit with its end.
-A reply is a job of the provider's outbox: never lost, never there for work that was rolled
-back, and with one id for ever. What was thrown is refereed, clocked and logged as a match.
+A text is a job of the queue `rps-texts`. Its idempotency key is the provider's id, and its order
+key the player's number. Its changes and replies are one commit with its end. A reply is a job of
+the provider's outbox: it is never lost, never sent for rolled-back work, and has a permanent id.
+Throws are refereed, clocked and logged as a match.
 """
 
 from collections.abc import Iterable
@@ -40,27 +40,27 @@ from onceward.web import Site
 TEXTS = "rps-texts"
 FAREWELLS = "rps-farewells"
 _SHOWN = limits.LISTED_MAX
-# Players wait: what a node was at when it died is soon taken over.
+# Players wait, so jobs of a crashed node are taken over soon.
 _LEASE_S = 10.0
 
 
 class Text(msgspec.Struct, frozen=True):
-    """A text that a player has sent."""
+    """A text from a player."""
 
     line: Line
     text: str
     keyword: str = ""
-    """The kind of keyword that the provider has recognised and replied to: a key of `KEYWORDS`."""
+    """The kind of keyword that the provider has recognized and replied to: a key of `KEYWORDS`."""
 
 
 class Farewell(msgspec.Struct, frozen=True):
-    """A player who has left, whose games are to be cleared away."""
+    """A player who has left, whose games must be removed."""
 
     player: Player
 
 
 class Game:
-    """Rock, paper, scissors on an application, before that starts; play it by `accept`."""
+    """Rock, paper, scissors on an application, added before it starts; `accept` plays a text."""
 
     def __init__(
         self,
@@ -70,16 +70,15 @@ class Game:
         country: str = "",
         throw_s: float | None = None,
     ) -> None:
-        """`country` is the calling code of numbers that come without one. `throw_s` is how long
-        one may take to throw back, before one loses; without it, as long as one likes. Raises
-        `BadInput`."""
+        """`country` is the calling code of numbers without one. `throw_s` is the time limit to
+        throw back; default: no limit. Raises `BadInput`."""
         self.app = app
         self.country = country
         self.duels = Duels(app, throw_s)
         app.game(RockPaperScissors(), late=self._late)
         self.providers = {provider.name: provider for provider in providers}
-        # A provider may send a text again at any time: what it was is known for ever. Another
-        # text under the same id would be the provider's mistake, and is noted, not refused.
+        # Keys are kept permanently, since a provider may repeat a text at any time. Another text
+        # under the same id would be the provider's error; it is recorded, not rejected.
         play = app.handler(
             TEXTS,
             lease_s=_LEASE_S,
@@ -114,17 +113,20 @@ class Game:
         keyword: str = "",
         tx: Any = None,
     ) -> Receipt:
-        """Take in a text that a provider has delivered under an id: durable when this returns,
-        and played once, however often it comes. `keyword` is STOP, START or HELP if the provider
-        has recognised and answered such a word. Raises `BadInput` for what is no number."""
+        """Accept a text that a provider has delivered under an id. Durable when this returns;
+        idempotent.
+
+        `keyword` is STOP, START or HELP if the provider has recognized and answered such a word.
+        Raises `BadInput` for an invalid number.
+        """
         if via not in self.providers:
-            raise BadInput(f"no provider {via!r} delivers texts here")
+            raise BadInput(f"unknown provider {via!r} of texts")
         line = Line(self.providers[via].address(sender), via, ours)
         body = msgspec.to_builtins(Text(line, text[: limits.TEXT_CHARS_MAX], keyword))
         return await self.app.send(TEXTS, body, key=id_, caller=via, order_key=line.phone, tx=tx)
 
     def number(self, text: str) -> str:
-        """A phone number in the form that tells players apart. Raises `BadInput`."""
+        """The canonical form of a phone number. Raises `BadInput`."""
         return normalise(text, self.country)
 
     # Handlers.
@@ -144,8 +146,8 @@ class Game:
     async def _options(
         self, tx: Transaction, text: Text, command: Command | Wrong
     ) -> Outcome | None:
-        """What comes of a text by the rules of carriers: opting out and in, and no reply to a
-        phone that has opted out. None: the text is for the game."""
+        """Handle opting out and in by the rules of carriers, with no reply to a phone that has
+        opted out. None if the text is for the game."""
         line = text.line
         if not line.is_phone:
             return None
@@ -163,8 +165,8 @@ class Game:
         return None
 
     async def opt_out(self, phone: str, since_ms: int) -> None:
-        """Mark a phone as opted out because its provider has refused a text that was sent at that
-        time, unless the phone has opted in since. Its player leaves. Idempotent."""
+        """Mark a phone as opted out because its provider rejected a text sent at that time, unless
+        it has opted in since. Its player leaves. Idempotent."""
 
         async def mark(tx: Transaction) -> None:
             consent = await tx.get(consent_key(phone), Consent)
@@ -186,23 +188,23 @@ class Game:
         return await self._carry_out(job, cleared)
 
     async def _late(self, tx: Transaction, match: Match) -> None:
-        """Someone has not thrown back in time, by the clock of the match."""
+        """End a match whose time limit to throw back has passed."""
         first, second = (match.begun.players[seat] for seat in rules.RockPaperScissors.seats)
         waiting = await tx.get((awaiting(second), first), Awaited)
         thrown = await tx.get((thrown_by(first), second), Thrown)
         if waiting is None or thrown is None:
-            return  # one of them has left, and all of it is cleared away
+            return  # one of them has left, and the records were removed
         found = await tx.get_many([player_key(waiting.phone), player_key(thrown.phone)], Player)
         [thrower, sleeper] = found
         if thrower is None or sleeper is None or (thrower.id, sleeper.id) != (first, second):
-            return  # the same, and it is about to be
+            return  # one of them has left, and the records are about to be removed
         outcome = rules.late(thrower, sleeper, await _scores(tx, thrower, sleeper))
         _write(tx, outcome)
         for line, said in outcome.says:
             await self.app.send(*_reply(line, said), tx=tx, order_key=line.phone)
 
     async def _carry_out(self, job: Job, outcome: Outcome) -> dict[str, Any]:
-        """Write what comes of a job on its transaction: it commits with the end of the job."""
+        """Write the outcome of a job in its transaction, which commits with the end of the job."""
         _write(job.tx, outcome)
         if outcome.leaves is not None:
             await job.send(FAREWELLS, msgspec.to_builtins(Farewell(outcome.leaves)))
@@ -216,7 +218,7 @@ class Game:
         return {"replies": replies}
 
     def site(self) -> Site:
-        """Where providers deliver texts, to be mounted."""
+        """The site with the endpoints of providers."""
         routes = [route for provider in self.providers.values() for route in provider.routes()]
         return Site(routes, self)
 
@@ -246,7 +248,7 @@ def outbox_of(provider: str) -> str:
 
 
 def _reply(line: Line, said: str, confirms: bool = False) -> tuple[str, Any]:
-    """The queue and the body of a reply."""
+    """The queue and body of a reply."""
     reply = Reply(line.phone, line.ours, said, confirms)
     return outbox_of(line.via), msgspec.to_builtins(reply)
 
@@ -271,10 +273,10 @@ async def _scores(tx: Transaction, me: Player, them: Player) -> dict[keys.Key, S
 
 
 async def decide(tx: Transaction, line: Line, command: Command, id_: str, duels: Duels) -> Outcome:
-    """What comes of a command: reads the records that it depends on, and applies the rules."""
+    """Compute the outcome of a command from the records that it depends on and the rules."""
     me = await tx.get(player_key(line.phone), Player)
     if me is not None and me.line != line:
-        me = Player(me.id, me.nick, line)  # replies go where the last text came from
+        me = Player(me.id, me.nick, line)  # replies go to the line of the last text
         tx.put(player_key(line.phone), me)
     match command.name:
         case "nick":
@@ -282,7 +284,7 @@ async def decide(tx: Transaction, line: Line, command: Command, id_: str, duels:
             return rules.claim(line, me, owner, command.nick, id_)
         case "throw":
             return await _throw(tx, line, me, command, duels)
-        case "quit":  # at a web page; phones opt out
+        case "quit":  # from a web page; phones opt out
             return rules.leave(line, me, await _wins(tx, me))
         case "start":
             return Outcome(says=[(line, words.HELP)])
@@ -295,7 +297,7 @@ async def decide(tx: Transaction, line: Line, command: Command, id_: str, duels:
 
 
 async def clear(tx: Transaction, gone: Player, duels: Duels) -> Outcome:
-    """Take away some of the games of a player who has left; nothing, if none are left."""
+    """Remove some of the games of a player who has left; an empty outcome if none remain."""
     most = limits.CLEARED_MAX
     thrown = await tx.scan(thrown_by(gone.id), Thrown, limit=most)
     waiting = await tx.scan(awaiting(gone.id), Awaited, limit=most)
@@ -323,7 +325,7 @@ async def _throw(
 
 
 async def _find(tx: Transaction, nick: str) -> Player | None:
-    """Who has a nickname."""
+    """Return the player with a nickname."""
     if not is_nick(nick):
         return None
     phone = await tx.get(nick_key(fold(nick)), str)
@@ -341,7 +343,7 @@ async def _pending(tx: Transaction, me: Player) -> str:
     found = [(row.key[1], row.value.phone) for row in thrown]
     found += [(row.key[1], row.value.phone) for row in waiting]
     players = await tx.get_many([player_key(phone) for _, phone in found], Player)
-    # A game with one who has left may be there for a moment; it is over all the same.
+    # A game with a player who has left may exist for a moment; it has ended.
     here = {
         id_ for (id_, _), player in zip(found, players, strict=True) if player and player.id == id_
     }
@@ -353,7 +355,7 @@ async def _pending(tx: Transaction, me: Player) -> str:
 
 async def _score(tx: Transaction, me: Player, nick: str) -> str:
     most = core_limits.SCAN_RECORDS_MAX if nick else _SHOWN + 1
-    # Who has a nickname now comes before those who had it earlier.
+    # The current owner of a nickname comes before earlier ones.
     rows = await tx.scan(scores_of(me.id), Score, end=ALL, limit=most, reverse=bool(nick))
     versus = [row.value for row in rows]
     if not nick:

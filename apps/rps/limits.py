@@ -1,16 +1,14 @@
 """The limits of rock-paper-scissors by text message."""
 
-# Nicknames, texts in and out, how many of something a reply names, and how many games of one who
-# left are taken away in one commit.
+# Nicknames, texts in and out, names in a reply, and removed games per commit.
 NICK_CHARS_MAX = 32
 TEXT_CHARS_MAX = 1_600
 LISTED_MAX = 10
 CLEARED_MAX = 4
 REQUEST_BYTES_MAX = 64 << 10
-CERTIFICATES_MAX = 16  # of Amazon's: there is one for each region, and they rarely change
-# Calls to providers of texts: how long one may take, how much of an answer is read, for how long
-# a provider may ask to be left alone, and how long it is asked for a text of which nobody knows
-# whether it was sent.
+CERTIFICATES_MAX = 16  # certificates of Amazon: one for each region, and they rarely change
+# Calls to providers of texts: timeout, size of a response, maximum `Retry-After`, and how long the
+# outcome of an interrupted call is looked up.
 CONNECT_S = 5.0
 TOTAL_S = 20.0
 ANSWER_BYTES_MAX = 1 << 20
@@ -24,5 +22,5 @@ DELIVERIES_MAX = 100
 SHOWN_MS = 24 * 3_600_000
 SHOWN_MAX = 200
 WAIT_S = 20
-# Refused signatures are logged once in this time.
+# Rejected signatures are logged once in this time.
 REFUSED_TOLD_S = 60

@@ -1,7 +1,7 @@
-"""Which message of a provider is which reply, for a provider that takes no idempotency key.
+"""Matches messages of a provider with replies, for a provider without idempotency keys.
 
-It is noted which message is which reply, and which replies may be at the provider without anybody
-knowing. A message that may be another reply counts for neither.
+It records the message of each reply, and replies whose outcome is unknown. A message that could be
+two replies is assigned to neither.
 """
 
 import hashlib
@@ -17,12 +17,12 @@ from onceward import limits as core_limits
 
 
 def message_key(sid: str) -> keys.Key:
-    """Where it is noted which reply a message is."""
+    """The key of the reply of a message."""
     return "rps-twilio", sid
 
 
 class Open(msgspec.Struct, frozen=True):
-    """A reply of which nobody knows whether the provider has it."""
+    """A reply whose outcome at the provider is unknown."""
 
     sendings: int
     words: str
@@ -42,21 +42,21 @@ def _put(tx: Transaction, key: keys.Key, value: Any) -> None:
 
 
 async def open_(tx: Transaction, id_: str, reply: Reply) -> None:
-    """Note that a reply may be at the provider from now on, once more."""
+    """Record that a reply may be at the provider from now on."""
     key = _open_key(reply.to, id_)
     known = await tx.get(key, Open)
     _put(tx, key, Open(1 if known is None else known.sendings + 1, _digest(reply)))
 
 
 async def settle(tx: Transaction, id_: str, to: str, sid: str) -> None:
-    """Note which message a reply is. Idempotent."""
+    """Record the message of a reply. Idempotent."""
     if await tx.get(message_key(sid)) is None:
         _put(tx, message_key(sid), id_)
         await close(tx, id_, to)
 
 
 async def close(tx: Transaction, id_: str, to: str) -> None:
-    """Note that it is known of one more sending of a reply what came of it."""
+    """Record that the outcome of one more sending of a reply is known."""
     key = _open_key(to, id_)
     known = await tx.get(key, Open)
     if known is not None and known.sendings > 1:
@@ -66,8 +66,10 @@ async def close(tx: Transaction, id_: str, to: str) -> None:
 
 
 async def choose(tx: Transaction, id_: str, reply: Reply, found: dict[str, bool]) -> str | None:
-    """Which of the messages is this reply; `found` tells whether they have its words. Raises
-    `RuntimeError` if there is one that may be this reply, and may be another."""
+    """Find the message of this reply; `found` has whether each message has its words.
+
+    Raises `RuntimeError` if a message may be this reply or another one.
+    """
     sids = list(found)
     owners = dict(
         zip(sids, await tx.get_many([message_key(sid) for sid in sids], str), strict=True)
@@ -80,17 +82,19 @@ async def choose(tx: Transaction, id_: str, reply: Reply, found: dict[str, bool]
         return None
     same = [sid for sid in unknown if found[sid]]
     if len(same) != 1:
-        raise RuntimeError(f"{(same or unknown)[0]} may be this reply, in its words or others")
+        raise RuntimeError(
+            f"{(same or unknown)[0]} may be this reply, with the same or other words"
+        )
     partition, _ = _open_key(reply.to, id_)
     rows = await tx.scan(partition, Open, limit=core_limits.SCAN_RECORDS_MAX)
     if [row.key[1] for row in rows if row.value.words == _digest(reply)] != [id_]:
-        raise RuntimeError(f"{same[0]} may be another reply of these words")
+        raise RuntimeError(f"{same[0]} may be another reply with the same words")
     return same[0]
 
 
 def is_same(body: Any, text: str) -> bool:
-    """Whether a message has the words of a reply. Providers put words before them, as Twilio does
-    for trial accounts, and replace characters that the alphabet of SMS does not have."""
+    """Whether a message has the words of a reply. Providers add words before them, as Twilio does
+    for trial accounts, and replace characters outside the SMS alphabet."""
     wanted = _words(text)
     return isinstance(body, str) and _words(body)[-len(wanted) :] == wanted
 

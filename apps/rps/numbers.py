@@ -1,18 +1,20 @@
-"""Phone numbers as E.164 writes them: a plus, a country, and up to fifteen digits in all."""
+"""Phone numbers in E.164 form: a plus, a country code, and up to fifteen digits in total."""
 
 import re
 
 from onceward import BadInput
 
 _E164 = re.compile(r"\+[1-9][0-9]{6,14}")
-# What people put between digits: spaces of all kinds, hyphens, dots, slashes and brackets.
+# Separators between digits: spaces of all kinds, hyphens, dots, slashes and brackets.
 _BETWEEN = re.compile(r"[\s().\-/\u2010-\u2015]+")
 
 
 def normalise(text: str, country: str) -> str:
-    """A number in the one form that tells players apart. `country` is the calling code for
-    numbers without one, such as 49; empty: all must have one. Raises `BadInput` for what is no
-    number, as short codes are."""
+    """The canonical form of a number. Raises `BadInput` for an invalid number, such as a short
+    code.
+
+    `country` is the calling code for numbers without one, such as 49; if empty, all need one.
+    """
     number = _BETWEEN.sub("", text)
     if number.startswith("00"):
         number = f"+{number[2:]}"

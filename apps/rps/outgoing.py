@@ -1,7 +1,7 @@
-"""Calls to providers: one request, on a connection of its own, with limits.
+"""Calls to providers: one request on a new connection, with limits.
 
-Whether a request has left matters, since a text costs money: an error before that is `NotDone`,
-and any other one leaves it open whether the provider has acted.
+Texts cost money, so it matters whether a request was sent. An error before that is `NotDone`; after
+any other error the outcome is unknown.
 """
 
 from collections.abc import Mapping
@@ -14,19 +14,19 @@ from onceward import NotDone, Unreachable
 
 
 class Answer(NamedTuple):
-    """What a provider answered."""
+    """The response of a provider."""
 
     status: int
     body: bytes
     retry_after_s: float | None
-    """How long it asks to be left alone, within limits."""
+    """The delay that it asks for, within limits."""
 
 
 async def call(
     method: str, url: str, *, headers: Mapping[str, str] | None = None, body: bytes | None = None
 ) -> Answer:
-    """Make a request, which follows no redirect. Raises `NotDone` if nothing was sent, and what
-    `aiohttp` raises if something may have been."""
+    """Make a request without following redirects. Raises `NotDone` if nothing was sent, and errors
+    of `aiohttp` if something may have been."""
     timeout = aiohttp.ClientTimeout(
         total=limits.TOTAL_S, sock_connect=limits.CONNECT_S, connect=limits.CONNECT_S
     )
@@ -42,12 +42,12 @@ async def call(
                 after_s = min(float(after), limits.AFTER_S_MAX) if after.isdecimal() else None
                 return Answer(response.status, said, after_s)
         except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
-            raise NotDone(f"no connection to the provider: {error}") from error
+            raise NotDone(f"cannot connect to the provider: {error}") from error
 
 
 async def fetch(url: str) -> bytes:
-    """What is at an address. Raises as `call`, and `Unreachable` where nothing is."""
+    """Download a URL. Raises as `call`, and `Unreachable` for other statuses."""
     answer = await call("GET", url)
     if answer.status != 200:
-        raise Unreachable(f"{url[:200]} answered {answer.status}")
+        raise Unreachable(f"{url[:200]} responded with {answer.status}")
     return answer.body

@@ -1,24 +1,21 @@
-"""What the game stores: its records, and where they stand.
+"""Records of the game and their keys.
 
-========================= ============ ===================================================
-partition                 sort key     what it holds
-========================= ============ ===================================================
-rps-player                number       who plays from a phone
-rps-nick                  folded nick  whose nickname it is: a number
-rps-thrown#player         opponent     that a throw waits for the opponent's; not which
-rps-awaited#player        opponent     that an opponent waits; not for what
-rps-score#player          opponent     games against one opponent; with `all`, of all
-rps-top                   rank#player  players with a win, the best first
-rps-consent               number       whether a phone has opted out of texts
-========================= ============ ===================================================
+    partition                 sort key     contents
+    rps-player                number       the player of a phone
+    rps-nick                  folded nick  the number of a nickname's owner
+    rps-thrown#player         opponent     a waiting throw, without the play
+    rps-awaited#player        opponent     an opponent who waits, without the play
+    rps-score#player          opponent     games against one opponent; with `all`, of all
+    rps-top                   rank#player  players with a win, the best first
+    rps-consent               number       whether a phone has opted out of texts
 
-What was thrown is known to the match alone, which is at the place of its two players (`place`).
+Only the match has the plays; it is at the place of its two players (`place`).
 
-A player is known by an id that is made with the nickname and goes with it. So whoever takes
-over a nickname, or comes back to it, has no part in the games of the one before.
+A player has an id, which is created and removed with the nickname. So the next owner of a nickname
+has no part in the games of the previous one.
 
-The record of a player is the head of all that is listed for it: whoever adds a throw or a score
-writes it, too, so that nobody who has read a list and the head commits an answer that lacks it.
+The record of a player is the head of its lists. Every added throw or score writes it, so that a
+transaction that has read a list and the head conflicts with changes of that list.
 """
 
 import msgspec
@@ -27,7 +24,7 @@ from onceward import keys
 
 _WINS_MAX = 10**9
 ALL = "all"
-"""Sorts behind all ids, which have no small letters."""
+"""Sorts after all ids, which have no small letters."""
 
 
 class Line(msgspec.Struct, frozen=True):
@@ -37,16 +34,16 @@ class Line(msgspec.Struct, frozen=True):
     via: str
     """The provider's name."""
     ours: str = ""
-    """The number that was texted, from which replies come."""
+    """The number that was texted, from which replies are sent."""
 
     @property
     def is_phone(self) -> bool:
-        """Whether this is a phone number, for which the rules of carriers hold."""
+        """Whether this is a phone number, to which the rules of carriers apply."""
         return self.phone.startswith("+")
 
 
 class Player(msgspec.Struct, frozen=True):
-    """Who has a nickname."""
+    """A player with a nickname."""
 
     id: str
     nick: str
@@ -54,7 +51,7 @@ class Player(msgspec.Struct, frozen=True):
 
 
 class Thrown(msgspec.Struct, frozen=True):
-    """A throw waits for another one."""
+    """A throw that waits for the opponent's."""
 
     at: str
     """The opponent's nickname."""
@@ -62,28 +59,28 @@ class Thrown(msgspec.Struct, frozen=True):
 
 
 class Awaited(msgspec.Struct, frozen=True):
-    """Someone waits for a throw."""
+    """An opponent who waits for a throw."""
 
     nick: str
     phone: str
 
 
 class Score(msgspec.Struct, frozen=True):
-    """Games that are over."""
+    """Counts of finished games."""
 
     wins: int = 0
     losses: int = 0
     ties: int = 0
     nick: str = ""
-    """Against whom, as they were called the last time."""
+    """The last nickname of the opponent."""
 
 
 class Consent(msgspec.Struct, frozen=True):
-    """Whether a phone may be sent texts; a phone without this record may."""
+    """Whether a phone may receive texts; without a record it may."""
 
     out: bool
     at_ms: int
-    """Of the last STOP or START, or of the provider's refusal."""
+    """The time of the last STOP or START, or of the provider's rejection."""
 
 
 def consent_key(phone: str) -> keys.Key:
@@ -99,17 +96,17 @@ def nick_key(folded: str) -> keys.Key:
 
 
 def thrown_by(player: str) -> str:
-    """The partition of a player's throws that wait."""
+    """The partition of a player's waiting throws."""
     return keys.join("rps-thrown", player)
 
 
 def awaiting(player: str) -> str:
-    """The partition of those who wait for a player."""
+    """The partition of opponents who wait for a player."""
     return keys.join("rps-awaited", player)
 
 
 def place(one: str, other: str) -> str:
-    """Where two players have their match."""
+    """The place of the match of two players."""
     return keys.join("rps", *sorted((one, other)))
 
 
@@ -122,10 +119,10 @@ TOP = "rps-top"
 
 
 def top_key(wins: int, player: str) -> keys.Key:
-    """The place of a player among all: more wins come first, and of equal ones the older."""
+    """The key of a player in the ranking: more wins come first, then older players."""
     return TOP, keys.join(_WINS_MAX - min(wins, _WINS_MAX), player)
 
 
 def top_wins(sort: str) -> int:
-    """How many games a player has won, by the sort key of its place."""
+    """The number of won games, from the sort key in the ranking."""
     return _WINS_MAX - int(keys.split(sort)[0])

@@ -1,7 +1,7 @@
-"""The rules: what a text asks for, and what comes of it. Pure functions on values and records.
+"""The rules: commands in texts and their outcomes, as pure functions on values and records.
 
-A function that changes something gets the records it depends on, as they are, and says which
-records to put and delete, and who hears what. It reads no clock and makes no ids.
+A function with an outcome gets the current records that it depends on, and returns the records to
+put and delete and the texts to send. It reads no clock and generates no ids.
 """
 
 from collections.abc import Mapping
@@ -33,11 +33,11 @@ from onceward import Outcome as GameOutcome
 PLAYS = ("rock", "paper", "scissors")
 BEATS = {"rock": "scissors", "paper": "rock", "scissors": "paper"}
 FIRST, SECOND = "first", "second"
-"""The seats: of who throws first, and of who throws back."""
+"""The seats: the first throw, and the throw back."""
 COMMANDS = {
     "nick": ("nick", "n"),
     "throw": ("throw", "t", "play", "p"),
-    # The words with which carriers let people opt out of texts, and into them again.
+    # The words with which carriers opt phones out, and in again.
     "quit": ("quit", "stop", "stopall", "unsubscribe", "cancel", "end", "revoke", "optout"),
     "start": ("start", "unstop"),
     "help": ("help", "info", "?"),
@@ -81,38 +81,38 @@ class RockPaperScissors(Rules):
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """What a text asks for."""
+    """A command in a text."""
 
     name: str
     play: str = ""
     nick: str = ""
-    """A nickname: to be taken, to throw at, or to tell about."""
+    """A nickname: to take, to throw at, or to look up."""
 
 
 @dataclass(frozen=True, slots=True)
 class Wrong:
-    """A text that asks for nothing that can be done, or for words only; and the answer."""
+    """A text without an executable command, and the reply."""
 
     reply: str
 
 
 @dataclass(slots=True)
 class Outcome:
-    """What comes of a text: records to put (or, with None, to delete), and who hears what."""
+    """The outcome of a text: records to put (or, with None, to delete), and texts to send."""
 
     records: dict[keys.Key, Any] = field(default_factory=dict)
     says: list[tuple[Line, str]] = field(default_factory=list)
     confirms: list[tuple[Line, str]] = field(default_factory=list)
-    """Texts that are sent even to phones that have opted out: the confirmation of that."""
+    """Texts that are sent even to phones that have opted out: the confirmation of the opt-out."""
     leaves: Player | None = None
-    """Who has left, and whose games are still to be cleared away."""
+    """A player who has left, and whose games must be removed."""
 
 
-# What a text says.
+# Parsing.
 
 
 def read(text: str) -> Command | Wrong:
-    """What a text asks for. The first word decides, in any case; see `spelling` for words."""
+    """Parse a text. The first word decides, in any case; see `spelling` for words."""
     found = words_of(text)
     if not found:
         return Wrong(words.HELP)
@@ -141,7 +141,7 @@ def _read_option(text: str, found: list[str]) -> str | None:
 
 
 def is_bare(text: str, name: str) -> bool:
-    """Whether a text is a word for a command and nothing else, as providers recognise it."""
+    """Whether a text is a word for a command and nothing else, as providers recognize it."""
     return text.strip().casefold() in COMMANDS[name]
 
 
@@ -163,21 +163,21 @@ def _read_throw(rest: list[str]) -> Command | Wrong:
 
 
 def read_play(word: str) -> str | None:
-    """The play that a word begins to say, if it does."""
+    """The play that begins with a word, or None."""
     word = word.casefold()
     return next((play for play in PLAYS if word and play.startswith(word)), None)
 
 
 def quoted(word: str) -> str:
-    """The start of what someone wrote, to be said back."""
+    """The start of a user's text, for a reply."""
     return word if len(word) <= _QUOTED_CHARS else word[:_QUOTED_CHARS] + words.MORE
 
 
-# What comes of it.
+# Outcomes.
 
 
 def claim(line: Line, me: Player | None, owner: str | None, nick: str, id_: str) -> Outcome:
-    """Take a nickname; `owner` is the phone that has it, `id_` what the player will be."""
+    """Take a nickname; `owner` is the phone that has it, `id_` the id of the new player."""
     if me is not None:
         return Outcome(says=[(line, words.has_nick(me.nick))])
     if owner is not None:
@@ -189,7 +189,7 @@ def claim(line: Line, me: Player | None, owner: str | None, nick: str, id_: str)
 
 
 def refusal(me: Player | None, them: Player | None, command: Command) -> str:
-    """Why someone cannot throw: there are not two of them."""
+    """Why a throw is not possible: a player is missing."""
     if me is None:
         return words.NO_NICK
     return words.no_such_opponent(quoted(command.nick)) if them is None else words.ONESELF
@@ -203,10 +203,10 @@ def throw(
     theirs: str | None,
     scores: Mapping[keys.Key, Score | None],
 ) -> Outcome:
-    """Throw at someone: the first of two throws waits, the second one ends the game.
+    """Throw at an opponent: the first of two throws waits, the second ends the game.
 
-    `mine` and `theirs` are the plays that wait, and `scores` what `score_keys` names. Both
-    players are written as they are, since what is listed for them changes.
+    `mine` and `theirs` are the waiting plays, and `scores` the records of `score_keys`. Both
+    players are written unchanged, since their lists change.
     """
     if mine is not None:
         return Outcome(says=[(me.line, words.thrown_already(mine, them.nick))])
@@ -228,7 +228,7 @@ def throw(
 
 
 def late(thrower: Player, sleeper: Player, scores: Mapping[keys.Key, Score | None]) -> Outcome:
-    """Someone has thrown, and the other one has not thrown back in time: that loses the game."""
+    """End a game whose second player has not thrown back in time, and so loses."""
     heads = {player_key(player.line.phone): player for player in (thrower, sleeper)}
     ended = Outcome({**heads, **_over(thrower, sleeper)})
     ended.says = [
@@ -241,7 +241,7 @@ def late(thrower: Player, sleeper: Player, scores: Mapping[keys.Key, Score | Non
 
 
 def _over(thrower: Player, other: Player) -> dict[keys.Key, Any]:
-    """A throw waits no more."""
+    """Remove a waiting throw."""
     return {(thrown_by(thrower.id), other.id): None, (awaiting(other.id), thrower.id): None}
 
 
@@ -252,7 +252,7 @@ def _result(won: int, mine: str, theirs: str, nick: str) -> str:
 
 
 def score_keys(me: Player, them: Player) -> list[keys.Key]:
-    """The scores that a game between two changes."""
+    """The keys of the scores that a game between two changes."""
     return [
         (scores_of(me.id), ALL),
         (scores_of(me.id), them.id),
@@ -280,8 +280,8 @@ def _counted(
 
 
 def leave(line: Line, me: Player | None, wins: int) -> Outcome:
-    """Quit: player, nickname and place go at once. Since nobody has the player's id any more,
-    the games are over, too; `clear` takes them away, a few at a time."""
+    """Quit: player, nickname and rank are removed immediately. The player's id is unused then, so
+    the games have ended; `clear` removes them, a few at a time."""
     if me is None:
         return Outcome(says=[(line, words.NO_NICK)])
     return Outcome(_gone(me, wins), [(line, words.gone(me.nick))], leaves=me)
@@ -295,8 +295,8 @@ def _gone(me: Player, wins: int) -> dict[keys.Key, Any]:
 
 
 def opt_out(line: Line, me: Player | None, wins: int, now_ms: int, *, confirm: bool) -> Outcome:
-    """Stop: the player, if there is one, leaves, and nothing is sent to the phone any more but,
-    where the provider does not do that itself, a confirmation."""
+    """Stop: the player, if any, leaves, and the phone gets no further texts except a confirmation,
+    unless the provider sends one."""
     records = {} if me is None else _gone(me, wins)
     records[consent_key(line.phone)] = Consent(True, now_ms)
     confirms = [(line, words.OPTED_OUT)] if confirm else []
@@ -304,7 +304,7 @@ def opt_out(line: Line, me: Player | None, wins: int, now_ms: int, *, confirm: b
 
 
 def opt_in(line: Line, out: bool, now_ms: int, *, reply: bool) -> Outcome:
-    """Start: a phone that has opted out may be sent texts again."""
+    """Start: a phone that has opted out may receive texts again."""
     says = [(line, words.BACK if out else words.HELP)] if reply else []
     records = {consent_key(line.phone): Consent(False, now_ms)} if out else {}
     return Outcome(dict(records), says)
@@ -313,8 +313,11 @@ def opt_in(line: Line, out: bool, now_ms: int, *, reply: bool) -> Outcome:
 def clear(
     gone: Player, thrown: list[str], waiting: dict[str, Player | None], scores: list[str]
 ) -> Outcome:
-    """Take away games of a player who has left: throws at opponents, throws of those who wait
-    (who are told, if they are still there), and scores, all by the opponents' ids."""
+    """Remove games of a player who has left.
+
+    These are throws at opponents, throws of waiting opponents (they get a text if they still play),
+    and scores, all by the opponents' ids.
+    """
     cleared = Outcome()
     for opponent in thrown:
         cleared.records[thrown_by(gone.id), opponent] = None
@@ -330,25 +333,25 @@ def clear(
 
 
 def listed(names: list[str], most: int) -> str:
-    """Some names in a row; of more than `most`, the first ones."""
+    """A list of names; beyond `most`, only the first ones."""
     shown = ", ".join(names[:most])
     return f"{shown}, {words.MORE}" if len(names) > most else shown
 
 
 def standing(whole: Score | None, versus: list[Score], most: int) -> str:
-    """What a player hears of all games that are over."""
+    """The reply about all finished games of a player."""
     if whole is None:
         return words.NO_GAMES
     return f"{words.in_all(whole)} {against(versus, most)}".rstrip()
 
 
 def against(versus: list[Score], most: int) -> str:
-    """What a player hears of games by opponent; of more than `most`, the first ones."""
+    """The reply about games by opponent; beyond `most`, only the first ones."""
     said = [words.against(score) for score in versus[:most]]
     return " ".join([*said, words.MORE] if len(versus) > most else said)
 
 
 def ranking(rows: list[tuple[str, str]]) -> str:
-    """What is said of the best: the sort keys of `top_key`, and nicknames."""
+    """The reply about the best players, from the sort keys of `top_key` and nicknames."""
     named = [f"{place}. {nick} ({top_wins(key)})" for place, (key, nick) in enumerate(rows, 1)]
     return ", ".join(named) or words.NOBODY_ON_TOP

@@ -1,8 +1,7 @@
-"""Texts by AWS: two-way SMS comes in over an SNS topic, replies go out by SNS.
+"""Texts through AWS: two-way SMS arrives through an SNS topic, replies are sent with SNS.
 
-Amazon signs what a topic sends, and anyone can have a topic: so the signature is checked, and
-that the topic is ours. SNS cannot be asked what became of a text: a reply that was cut off is in
-doubt, for a person to settle.
+Amazon signs messages of a topic, and anyone can own a topic. So the signature and the topic are
+checked. SNS cannot look up a text: an interrupted reply is in doubt until an operator settles it.
 """
 
 import re
@@ -22,8 +21,8 @@ from onceward.web import Request, Response, Route, parse
 
 CONFIRMATIONS = "rps-sns-confirmations"
 _PLAIN = "text/plain"
-# Codes of requests that were not carried out because there are too many, mostly with status 400:
-# those of SNS, and those that the AWS SDKs retry for every service.
+# Codes of throttled requests, mostly with status 400: those of SNS, and those that the AWS SDKs
+# retry for every service.
 _NOT_NOW = (
     *("Throttled", "Throttling", "ThrottlingException", "ThrottledException", "KMSThrottling"),
     *("RequestThrottled", "RequestThrottledException", "TooManyRequestsException", "SlowDown"),
@@ -32,7 +31,7 @@ _NOT_NOW = (
     *("PriorRequestNotComplete", "EC2ThrottledException", "RequestTimeout"),
     "RequestTimeoutException",
 )
-# Codes that speak of our key, our clock or our rights: some of them come with status 400.
+# Codes about our key, clock or permissions; some have status 400.
 _NOT_US = (
     *("AccessDenied", "AccessDeniedException", "AuthFailure", "AuthorizationError"),
     *("ExpiredToken", "ExpiredTokenException", "IncompleteSignature", "InvalidClientTokenId"),
@@ -40,12 +39,12 @@ _NOT_US = (
     *("RequestExpired", "SignatureDoesNotMatch", "UnrecognizedClientException"),
 )
 
-# Publish may also answer `InvalidParameter`, with a message that says so.
+# Publish may also respond with `InvalidParameter` and a message about the opt-out.
 _OPTED_OUT = ("OptedOut", "OptedOutException")
 
 
 class Arrived(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A text as AWS tells of it; it tells more, which does not matter."""
+    """The used members of a text from AWS."""
 
     id: str = msgspec.field(name="inboundMessageId")
     sender: str = msgspec.field(name="originationNumber")
@@ -72,14 +71,13 @@ class Sns(Provider):
         api: str = "",
         fetch: Fetch = fetch,
     ) -> None:
-        """`topics` are the ARNs from which texts come. `answers_keywords`: AWS confirms STOP
-        itself, as it does unless opt-outs of the number are self-managed. `api` is where texts are
-        published, and `fetch` gets what is at an address of Amazon, both for tests. Raises
-        `BadInput`."""
+        """`topics` are the ARNs from which texts arrive. `answers_keywords`: AWS confirms STOP
+        itself, which is the default unless opt-outs are self-managed. `api` is the endpoint for
+        texts, and `fetch` downloads a URL of Amazon, both for tests. Raises `BadInput`."""
         if not topics or isinstance(topics, str) or not all(t.startswith("arn:") for t in topics):
-            raise BadInput("texts come from topics, each named by its ARN")
+            raise BadInput("give the ARNs of the topics from which texts arrive")
         if not re.fullmatch(r"[a-z0-9-]+", region):
-            raise BadInput(f"{region!r} is no region of AWS")
+            raise BadInput(f"unknown AWS region {region!r}")
         self.rate = rate
         self.answers_keywords = answers_keywords
         self._credentials = credentials
@@ -91,18 +89,18 @@ class Sns(Provider):
 
     def join(self, game: Any) -> None:
         super().join(game)
-        # To confirm twice is as good as once, so that is repeated until it is answered.
+        # Confirmations are idempotent, so they are repeated until there is a response.
         game.app.outbox(CONFIRMATIONS, policy="repeat", attempts_max=12, internal=True)(
             self.confirm
         )
 
-    # In.
+    # Incoming.
 
     def routes(self) -> list[Route]:
-        return [Route("POST", "/sns", self.receive, "A text comes from SNS", public=True)]
+        return [Route("POST", "/sns", self.receive, "Receive a text from SNS", public=True)]
 
     async def receive(self, site: Any, request: Request) -> Response:
-        """Answers 200 when the text, or the topic's wish to be confirmed, is stored."""
+        """Respond with 200 when the text or the subscription request is stored."""
         raw = await request.body(limits.REQUEST_BYTES_MAX, _PLAIN)
         envelope = parse(raw, Envelope)
         app: App = self.game.app
@@ -121,28 +119,28 @@ class Sns(Provider):
         return Response(200)
 
     async def _insist_signed(self, envelope: Envelope, now_ms: int) -> None:
-        """Raise `not_allowed` unless one of our topics has sent this, and Amazon signed it."""
+        """Raise `not_allowed` unless the message is from one of our topics and signed by Amazon."""
         if envelope.topic_arn not in self._topics:
-            raise BadInput("texts do not come from this topic", code="not_allowed")
+            raise BadInput("texts of this topic are not accepted", code="not_allowed")
         url = envelope.signing_cert_url
         insist_certificate(url)
         certificate = self._certificates.get(url)
         if certificate is None:
             certificate = await self._fetch(url)
         verify(envelope, certificate, now_ms)
-        # Only what has signed something of ours, and the last ones of those.
+        # Only certificates of valid messages are cached, the most recent ones.
         self._certificates.pop(url, None)
         self._certificates[url] = certificate
         if len(self._certificates) > limits.CERTIFICATES_MAX:
             del self._certificates[next(iter(self._certificates))]
 
     async def confirm(self, job: Job) -> dict[str, Any]:
-        """Tell a topic that its texts are welcome."""
+        """Confirm the subscription of a topic."""
         url: str = job.body["url"]
         insist_amazon(url)
         return {"bytes": len(await self._fetch(url))}
 
-    # Out.
+    # Outgoing.
 
     async def send(self, id_: str, reply: Reply) -> dict[str, Any]:
         form = {
@@ -173,13 +171,13 @@ class Sns(Provider):
 
 
 def refused(answer: Answer, code: str, message: str) -> dict[str, Any]:
-    """What an answer means that is no success, as for Twilio. Raises `NotDone` where the text
-    was not taken but may be later, and `RuntimeError` where nobody knows."""
-    told = f"SNS answered {answer.status}: {message or 'no message'} ({code})"
+    """Classify an error response, as for Twilio. Raises `NotDone` if the text was not accepted but
+    may be later, and `RuntimeError` if the outcome is unknown."""
+    told = f"SNS responded with {answer.status}: {message or 'no message'} ({code})"
     if code in _NOT_NOW or answer.status in (429, 503):
         raise NotDone(told, not_before_s=answer.retry_after_s)
     if code in _NOT_US or answer.status in (401, 403, 404):
-        raise NotDone(told)  # the account or its rights are wrong: someone will set that right
+        raise NotDone(told)  # the account or its permissions are wrong; an operator will fix it
     if 400 <= answer.status < 500:
         opted_out = code in _OPTED_OUT or "opted out" in message.casefold()
         return {"refused": code, "said": told, **({"opted_out": True} if opted_out else {})}
@@ -196,7 +194,7 @@ def _attribute(number: int, name: str, value: str) -> dict[str, str]:
 
 
 def _element(xml: str, name: str) -> str:
-    """The text of an element of an answer. These are flat and come from Amazon: no need for a
-    parser, which could be led astray."""
+    """The text of an element of a response. Responses are flat and come from Amazon, so no XML
+    parser is needed."""
     found = re.search(f"<{name}>([^<]*)</{name}>", xml)
     return unescape(found[1]) if found else ""

@@ -1,7 +1,7 @@
-"""What Amazon signs of a message from a topic, and whether it did.
+"""Verification of Amazon's signatures of messages from a topic.
 
-The certificate is named in the message itself: so it counts only if it is one of those that SNS
-has for this. Not all that its host answers will do: some of that is what its users have written.
+The message names its certificate, so the URL must be one of SNS's certificates. Other URLs of that
+host are not sufficient, since some have contents of users.
 """
 
 import base64
@@ -34,7 +34,7 @@ _SIGNED = {
 
 
 def _spelled(name: str) -> str:
-    """A member's name as Amazon spells it."""
+    """The name of a member in Amazon's spelling."""
     return "".join(word.capitalize() for word in name.split("_")).replace("Url", "URL")
 
 
@@ -55,7 +55,7 @@ class Envelope(msgspec.Struct, frozen=True, omit_defaults=True, rename=_spelled)
 
 
 def insist_amazon(url: str) -> None:
-    """Raise `not_allowed` for an address that is not of SNS itself, by https."""
+    """Raise `not_allowed` for a URL that is not an https URL of SNS."""
     try:
         parts = urlsplit(url)
         fine = parts.scheme == "https" and parts.port in (None, 443) and "@" not in parts.netloc
@@ -63,30 +63,30 @@ def insist_amazon(url: str) -> None:
     except ValueError:
         fine = False
     if not fine or "\\" in url or not url.isascii() or not url.isprintable():
-        raise BadInput(f"{url[:100]!a} is not an address of SNS", code="not_allowed")
+        raise BadInput(f"{url[:100]!a} is not a URL of SNS", code="not_allowed")
 
 
 def insist_certificate(url: str) -> None:
-    """Raise `not_allowed` for an address that is not of a certificate of SNS."""
+    """Raise `not_allowed` for a URL that is not a certificate of SNS."""
     if not _CERTIFICATE.fullmatch(url):
-        raise _unsigned(f"{url[:100]!a} is not the address of a certificate of SNS")
+        raise _unsigned(f"{url[:100]!a} is not the URL of a certificate of SNS")
 
 
 def text_of(envelope: Envelope) -> bytes:
-    """What is signed. Raises `not_allowed` for a type that is not known."""
+    """The signed text. Raises `not_allowed` for an unknown type."""
     names = _SIGNED.get(envelope.type)
     if names is None:
-        raise _unsigned(f"there is no type {envelope.type[:40]!a}")
+        raise _unsigned(f"unknown type {envelope.type[:40]!a}")
     pairs = [(_spelled(name), getattr(envelope, name)) for name in names]
     return "".join(f"{name}\n{value}\n" for name, value in pairs if value is not None).encode()
 
 
 def verify(envelope: Envelope, certificate: bytes, now_ms: int) -> None:
-    """Raise `not_allowed` unless the certificate's owner has signed the message, and it is valid
-    at this time."""
+    """Raise `not_allowed` unless the certificate's owner has signed the message, and the
+    certificate is valid at this time."""
     algorithm = _HASHES.get(envelope.signature_version)
     if algorithm is None:
-        raise _unsigned(f"there is no signature version {envelope.signature_version[:40]!a}")
+        raise _unsigned(f"unknown signature version {envelope.signature_version[:40]!a}")
     try:
         owner = x509.load_pem_x509_certificate(certificate)
         key = owner.public_key()
@@ -101,7 +101,7 @@ def verify(envelope: Envelope, certificate: bytes, now_ms: int) -> None:
     try:
         key.verify(given, text_of(envelope), padding.PKCS1v15(), algorithm)
     except InvalidSignature as error:
-        raise _unsigned("the signature is not right") from error
+        raise _unsigned("the signature does not match") from error
 
 
 def _unsigned(why: str) -> BadInput:

@@ -8,8 +8,8 @@ import unicodedata
 
 from apps.rps import limits
 
-# Characters with no glyph of their own that are not in the category Cf (format): fillers, variation
-# selectors and joiners, from Unicode's property Default_Ignorable_Code_Point.
+# Invisible characters outside the category Cf (format): fillers, variation selectors and joiners,
+# from Unicode's property Default_Ignorable_Code_Point.
 _UNSEEN = {
     *map(chr, (0x034F, 0x115F, 0x1160, 0x17B4, 0x17B5, 0x3164, 0xFFA0)),
     *map(chr, range(0x180B, 0x1810)),
@@ -21,8 +21,8 @@ _MARKS = ("Mn", "Mc")
 
 
 def words_of(text: str) -> list[str]:
-    """The words of a text. Punctuation separates words as white space does, but a question mark
-    that stands alone is a word."""
+    """The words of a text. Punctuation separates words like white space, but a single question mark
+    is a word."""
     found: list[str] = []
     for part in plain(text).split():
         spaced = "".join(" " if _is_punctuation(char) else char for char in part)
@@ -36,7 +36,7 @@ def letters_of(text: str) -> str:
 
 
 def plain(text: str) -> str:
-    """A text in Unicode's compatibility form (NFKC), without characters that nobody sees."""
+    """A text in Unicode's compatibility form (NFKC), without invisible characters."""
     shown = "".join(char for char in unicodedata.normalize("NFKC", text) if not _is_unseen(char))
     return unicodedata.normalize("NFKC", shown)
 
@@ -51,8 +51,8 @@ def is_nick(word: str) -> bool:
 
 
 def fold(nick: str) -> str:
-    """The form in which nicknames are unique: without regard to case, to width, and to how accents
-    are written (a compatibility caseless match, as Unicode defines it)."""
+    """The form in which nicknames are unique: independent of case, width and the encoding of
+    accents (a compatibility caseless match, as Unicode defines it)."""
     folded = unicodedata.normalize("NFD", nick)
     for _ in range(2):
         folded = unicodedata.normalize("NFKD", folded.casefold())

@@ -1,10 +1,10 @@
-"""Texts by Twilio: webhooks with its signature come in, replies go out by its REST API.
+"""Texts through Twilio: signed webhooks arrive, replies are sent with its REST API.
 
-Twilio takes no idempotency key. So the address for status callbacks contains the id of the reply: a
-callback tells which message is which reply. If a send was interrupted and no callback has come, the
-reply is looked for among the messages to that phone, by its words, whatever Twilio puts before
-them or replaces in them. The reply was sent if exactly one message matches and can be no other
-reply. It was not sent if there is no message that could be it. Anything else is in doubt.
+Twilio has no idempotency keys. So the URL for status callbacks contains the id of the reply, and a
+callback identifies the message of a reply. If a send was interrupted and no callback has arrived,
+the reply is searched among the messages to that phone. Its words are compared, ignoring additions
+and replacements by Twilio. The reply was sent if exactly one message matches and can be no other
+reply. It was not sent if no message could be it. Otherwise it is in doubt.
 """
 
 import asyncio
@@ -30,19 +30,19 @@ from onceward.web import Request, Response, Route
 
 FORM = "application/x-www-form-urlencoded"
 OPTED_OUT = 21610
-"""The code with which Twilio refuses texts to people who have sent STOP."""
-# Codes that speak of our settings, as 21609 does of the address for callbacks.
+"""Twilio's code for texts to phones that have sent STOP."""
+# Codes about our settings, such as 21609 about the callback URL.
 _NOT_US = (21609,)
-# By how much Twilio's clock and ours may differ.
+# The maximum difference between Twilio's clock and ours.
 _SLACK_MS = 300_000
-# How many messages it is asked for, the newest.
+# The number of messages to search, the newest.
 _PAGE = 100
-# Fields are signed without anything between them: what is no id could be an id and a field.
+# Fields are signed without separators, so an invalid id could be an id and another field.
 _SID = re.compile(r"[A-Z]{2}[0-9a-f]{32}")
 _REPLY_ID = re.compile(r"[0-9A-Za-z]{8,64}")
-# How Twilio lists messages that were sent by its REST API, as replies are.
+# The direction of messages that were sent with the REST API.
 _BY_API = "outbound-api"
-# The statuses of texts that come in, by which they are told from status callbacks.
+# The statuses of incoming texts, which distinguish them from status callbacks.
 _ARRIVED = ("", "received", "receiving")
 _NOTHING = b'<?xml version="1.0" encoding="UTF-8"?><Response></Response>'
 
@@ -65,16 +65,15 @@ class Twilio(Provider):
         answers_keywords: bool = True,
         api: str = "https://api.twilio.com",
     ) -> None:
-        """`public_url` is the address of the webhook as it was given to Twilio, which signs it:
-        behind a proxy it is not the one that arrives here. A query is taken from the request.
-        `answers_keywords`: Twilio confirms STOP itself, as it does unless its support has turned
-        that off for the account. Raises `BadInput`."""
+        """`public_url` is the URL of the webhook in Twilio's settings, which Twilio signs; behind a
+        proxy it differs from the received one. A query is taken from the request.
+        `answers_keywords`: Twilio confirms STOP itself, which is the default. Raises `BadInput`."""
         if not account or not token:
             raise BadInput("Twilio needs the SID of an account and its token")
         parts = urlsplit(public_url)
         if parts.scheme not in ("http", "https") or not parts.netloc or parts.query:
             raise BadInput(
-                f"the public URL of the webhook, without a query, is not {public_url!r}",
+                f"invalid public URL {public_url!r} of the webhook; give it without a query",
                 code="bad_url",
             )
         self.rate = rate
@@ -86,7 +85,7 @@ class Twilio(Provider):
         basic = base64.b64encode(f"{account}:{token}".encode()).decode()
         self._headers = {"Authorization": f"Basic {basic}"}
 
-    # In.
+    # Incoming.
 
     def routes(self) -> list[Route]:
         return [
@@ -96,24 +95,24 @@ class Twilio(Provider):
         ]
 
     async def receive(self, site: Any, request: Request) -> Response:
-        """Answers 200 when the text is stored, or was before."""
+        """Respond with 200 when the text is stored. Idempotent."""
         form = await self._form(request, self._public_url)
         if status_of(form) not in _ARRIVED:
-            # Somebody has given Twilio this address for status callbacks as well.
+            # This URL is also configured for status callbacks.
             return await self._record(request, form)
         id_ = _sid_of(form)
         sender, text, ours = form.get("From", ""), form.get("Body", ""), form.get("To", "")
-        # Only with Advanced Opt-Out: Twilio has recognised a keyword, which it lets people choose.
+        # Only with Advanced Opt-Out: Twilio has recognized a keyword, which is configurable.
         keyword = form.get("OptOutType", "")
         keyword = keyword if keyword in KEYWORDS else ""
         await self.game.accept(self.name, id_, sender, text, ours=ours, keyword=keyword)
         return Response(200, _NOTHING, b"text/xml; charset=utf-8")
 
     async def report(self, site: Any, request: Request) -> Response:
-        """Answers 200 when the delivery status of a reply is stored, or was before."""
+        """Respond with 200 when the delivery status of a reply is stored. Idempotent."""
         form = await self._form(request, self._status_url)
         if status_of(form) in _ARRIVED:
-            raise BadInput("a status callback has a MessageStatus", code="missing_member")
+            raise BadInput("MessageStatus is missing in the status callback", code="missing_member")
         return await self._record(request, form)
 
     async def _record(self, request: Request, form: dict[str, str]) -> Response:
@@ -124,7 +123,10 @@ class Twilio(Provider):
         async def record(tx: Transaction) -> tuple[str, Delivery | None]:
             id_ = told if _REPLY_ID.fullmatch(told) else await tx.get(message_key(sid), str)
             if not id_ or status not in deliveries.STAGE:
-                return "", None  # not a message of ours, or a status that says nothing of delivery
+                return (
+                    "",
+                    None,
+                )  # not a reply of ours, or a status without information about delivery
             await settle(tx, id_, to, sid)
             return id_, await deliveries.record(tx, to, id_, sid, status, error)
 
@@ -138,18 +140,18 @@ class Twilio(Provider):
         return Response(200)
 
     async def replies(self, site: Any, request: Request) -> Response:
-        """The last replies to a phone with their delivery status, for callers that may manage the
-        queue of replies."""
+        """List the last replies to a phone with their delivery status, for callers that may manage
+        the queue of replies."""
         server = request.scope.get("onceward")
         if server is None:
-            raise BadInput("only Onceward's own server lists replies", code="no_credentials")
+            raise BadInput("only the server of Onceward can list replies", code="no_credentials")
         server.caller(request).insist("manage", f"rps-replies-{self.name}")
         to = self.game.number(request.query(["to"]).get("to", ""))
         found = await self.game.app.run(lambda tx: deliveries.newest(tx, to))
         return Response.of({"replies": found})
 
     async def _form(self, request: Request, url: str) -> dict[str, str]:
-        """The form of a request that Twilio has signed for an address. Raises `BadInput`."""
+        """Return the form of a request that Twilio has signed for a URL. Raises `BadInput`."""
         pairs = read_form(await request.body(limits.REQUEST_BYTES_MAX, FORM))
         try:
             self.insist_signed(request, url, pairs)
@@ -159,8 +161,8 @@ class Twilio(Provider):
         return dict(pairs)
 
     def insist_signed(self, request: Request, url: str, pairs: Pairs) -> None:
-        """Raise `not_allowed` unless Twilio has signed a request to an address, with the query that
-        the request has."""
+        """Raise `not_allowed` unless Twilio has signed a request to a URL, with the query of the
+        request."""
         given = request.header(b"x-twilio-signature") or ""
         query: bytes = request.scope["query_string"]
         url += f"?{query.decode('latin-1')}" if query else ""
@@ -171,7 +173,7 @@ class Twilio(Provider):
                 code="not_allowed",
             )
 
-    # Out.
+    # Outgoing.
 
     async def send(self, id_: str, reply: Reply) -> dict[str, Any]:
         await self.game.app.run(lambda tx: open_(tx, id_, reply))
@@ -198,16 +200,16 @@ class Twilio(Provider):
         return refused(answer, said)
 
     async def ask(self, id_: str, reply: Reply, created_ms: int) -> dict[str, Any]:
-        """Look for a reply. Its request may still be on its way, so Twilio is asked several times,
-        and must answer the last time, before the reply counts as not sent."""
+        """Look up a reply. Its request may still be in progress, so Twilio is asked several times.
+        The last response decides whether the reply counts as not sent."""
         for left in reversed(range(limits.SETTLE_ASKS)):
             sid = None
             try:
                 sid = await self._look(id_, reply, created_ms)
             except Exception as error:
-                # Also `NotDone`: it is the question then that was not sent.
+                # Includes `NotDone`, which means that the lookup was not sent.
                 if not left:
-                    raise RuntimeError(f"Twilio cannot tell: {error}") from error
+                    raise RuntimeError(f"the lookup at Twilio failed: {error}") from error
             if sid is not None:
                 await self._note_sent(id_, reply, sid)
                 return {"sid": sid, "settled": True}
@@ -216,8 +218,8 @@ class Twilio(Provider):
         raise NotDone("Twilio does not have it")
 
     async def _look(self, id_: str, reply: Reply, created_ms: int) -> str | None:
-        """The message at Twilio that is this reply. None if there is none that could be it; raises
-        `RuntimeError` if there may be one."""
+        """Find the message of this reply. None if no message could be it; raises `RuntimeError` if
+        one may be."""
         key = delivery_key(reply.to, id_)
         reported = await self.game.app.run(lambda tx: tx.get(key, Delivery))
         if reported is not None:
@@ -227,7 +229,7 @@ class Twilio(Provider):
         said = _read(answer)
         messages = said.get("messages")
         if answer.status != 200 or not isinstance(messages, list):
-            raise RuntimeError(f"it answered {answer.status}")
+            raise RuntimeError(f"it responded with {answer.status}")
         since = [one for one in messages if _created_ms(one) >= created_ms - _SLACK_MS]
         found = {
             one["sid"]: is_same(one.get("body"), reply.text)
@@ -237,11 +239,11 @@ class Twilio(Provider):
         sid = await self.game.app.run(lambda tx: choose(tx, id_, reply, found))
         cut_off = len(messages) >= _PAGE or said.get("next_page_uri")
         if sid is None and cut_off and len(since) == len(messages):
-            raise RuntimeError("it has sent too many messages since to look through")
+            raise RuntimeError("too many messages were sent since then to search them")
         return sid
 
     async def _note_sent(self, id_: str, reply: Reply, sid: str | None = None) -> None:
-        """Note what has become of a sending: a message, or nothing."""
+        """Record the outcome of a sending: a message, or nothing."""
 
         async def note(tx: Transaction) -> None:
             if sid is None:
@@ -254,22 +256,21 @@ class Twilio(Provider):
 
 
 def refused(answer: Answer, said: dict[str, Any]) -> dict[str, Any]:
-    """What an answer means that is no success: final, if it is about this text alone. Raises
-    `NotDone` where the text was not taken but may be later, and `RuntimeError` where nobody
-    knows."""
+    """Classify an error response: final if it is about this text alone. Raises `NotDone` if the
+    text was not accepted but may be later, and `RuntimeError` if the outcome is unknown."""
     status, code = answer.status, said.get("code")
-    told = f"Twilio answered {status}: {said.get('message') or 'no message'} ({code})"
+    told = f"Twilio responded with {status}: {said.get('message') or 'no message'} ({code})"
     if status == 429 or status == 503:
         raise NotDone(told, not_before_s=answer.retry_after_s)
     if status in (401, 403, 404) or code in _NOT_US:
-        raise NotDone(told)  # the account or its token are wrong: someone will set that right
+        raise NotDone(told)  # the account or its token is wrong; an operator will fix it
     if 400 <= status < 500:
         return {"refused": code, "said": told, **({"opted_out": True} if code == OPTED_OUT else {})}
     raise RuntimeError(told)
 
 
 def signature(token: str, url: str, pairs: Pairs) -> str:
-    """What Twilio signs: the address, and all fields of the form sorted by their names."""
+    """The text that Twilio signs: the URL, and all fields of the form sorted by name."""
     fields: dict[str, set[str]] = {}
     for name, value in pairs:
         fields.setdefault(name, set()).add(value)
@@ -280,7 +281,7 @@ def signature(token: str, url: str, pairs: Pairs) -> str:
 
 
 def spellings(url: str) -> Iterable[str]:
-    """The ways to write an address: with and without its port, since Twilio signs either."""
+    """The spellings of a URL: with and without its port, since Twilio signs either."""
     parts = urlsplit(url)
     bare = parts.netloc.removesuffix(f":{parts.port}")
     port = parts.port or (443 if parts.scheme == "https" else 80)
@@ -289,7 +290,7 @@ def spellings(url: str) -> Iterable[str]:
 
 
 def read_form(raw: bytes) -> list[tuple[str, str]]:
-    """The fields of a form. Raises `BadInput` for what is none."""
+    """Parse a form. Raises `BadInput` for an invalid one."""
     try:
         return parse_qsl(
             raw.decode("ascii"), keep_blank_values=True, errors="strict", max_num_fields=200
@@ -311,13 +312,13 @@ def _created_ms(message: dict[str, Any]) -> int:
 
 
 def status_of(form: Mapping[str, str]) -> str:
-    """The status of a message that a form is about."""
+    """The status of the message in a form."""
     return (form.get("MessageStatus") or form.get("SmsStatus") or "").strip().lower()
 
 
 def _sid_of(form: Mapping[str, str]) -> str:
-    """The id of the message that a form is about. Raises `missing_member`."""
+    """The id of the message in a form. Raises `missing_member`."""
     id_ = form.get("MessageSid", "")
     if not _SID.fullmatch(id_):
-        raise BadInput("a text from Twilio has a MessageSid", code="missing_member")
+        raise BadInput("MessageSid is missing in the text from Twilio", code="missing_member")
     return id_

@@ -1,4 +1,4 @@
-"""All that the game says, in plain ASCII where it can: such texts are cheap to send."""
+"""All texts of the game, in plain ASCII where possible: such texts are cheaper to send."""
 
 from apps.rps.records import Score
 
@@ -8,41 +8,41 @@ HELP = (
     f"Text help throw to learn more. {_OPTIONS}"
 )
 OPTED_OUT = (
-    "Rock, paper, scissors: you have opted out and get no more texts. Your nickname and your "
-    "games are gone. Reply START to come back."
+    "Rock, paper, scissors: you have opted out and get no further texts. Your nickname and your "
+    "games were removed. Reply START to come back."
 )
 BACK = f"Rock, paper, scissors: you get texts again. Text nick NAME to play. {_OPTIONS}"
 TOPICS = {
     "nick": "nick NAME gives you a nickname, so that others can throw at you: one word of "
     "letters, digits and _, up to 32 of them. Short: n NAME.",
-    "throw": "throw PLAY NICK throws rock, paper or scissors at someone; the first letter of it "
-    "will do. Short: t r NICK. Also: play, p.",
-    "quit": "quit removes you, your nickname and your games, and opts you out: you get no more "
-    "texts until you text start. Also: stop, end, cancel, unsubscribe.",
+    "throw": "throw PLAY NICK throws rock, paper or scissors at someone; the first letter "
+    "is enough. Short: t r NICK. Also: play, p.",
+    "quit": "quit removes you, your nickname and your games, and opts you out of all texts "
+    "until you text start. Also: stop, end, cancel, unsubscribe.",
     "start": "start opts you in again after quit. Then take a nickname: nick NAME. Also: unstop.",
-    "games": "games tells who waits for you, and for whom you wait.",
-    "score": "score tells how many games you have won, lost and tied, in all and against whom; "
+    "games": "games lists who is waiting for you, and for whom you are waiting.",
+    "score": "score lists how many games you have won, lost and tied, in total and by opponent; "
     "score NICK for one opponent.",
-    "top": "top tells who has won the most games.",
+    "top": "top lists the players with the most wins.",
 }
 
 NICK_MISSING = "Which nickname? Text: nick NAME"
-NICK_MALFORMED = "A nickname is one word of letters, digits and _, up to 32 of them."
+NICK_MALFORMED = "A nickname is one word of up to 32 letters, digits and _."
 THROW_MISSING = "Throw what at whom? Text: throw PLAY NICK, such as: throw rock Ann"
 NO_NICK = "You have no nickname yet. Text: nick NAME"
 ONESELF = "You cannot throw at yourself."
 NOTHING_PENDING = "No games are waiting."
-NO_GAMES = "You have finished no game yet."
-NOBODY_ON_TOP = "Nobody has won a game yet."
+NO_GAMES = "You have not finished a game yet."
+NOBODY_ON_TOP = "No wins yet."
 MORE = "..."
 
 
 def unknown(word: str) -> str:
-    return f"There is no command {word}. Text help to see what there is."
+    return f"Unknown command {word}. Text help to see all commands."
 
 
 def no_such_play(word: str) -> str:
-    return f"You cannot throw {word}: it is rock, paper or scissors."
+    return f"You cannot throw {word}. Throw rock, paper or scissors."
 
 
 def has_nick(nick: str) -> str:
@@ -63,11 +63,11 @@ def entered(nick: str) -> str:
 
 
 def no_such_opponent(nick: str) -> str:
-    return f"There is no player {nick}."
+    return f"Unknown player {nick}."
 
 
 def thrown_already(play: str, nick: str) -> str:
-    return f"You have thrown {play} at {nick} already. {nick} has yet to throw."
+    return f"You have already thrown {play} at {nick}. {nick} has not thrown yet."
 
 
 def you_wait(play: str, nick: str) -> str:
@@ -75,7 +75,7 @@ def you_wait(play: str, nick: str) -> str:
 
 
 def they_wait(nick: str) -> str:
-    return f"{nick} has thrown at you and waits. Text: throw PLAY {nick}"
+    return f"{nick} has thrown at you and is waiting. Text: throw PLAY {nick}"
 
 
 def tie(play: str, nick: str) -> str:
@@ -103,14 +103,14 @@ def gone(nick: str) -> str:
 
 
 def they_left(nick: str) -> str:
-    return f"{nick} has left. Your game is off."
+    return f"{nick} has left. Your game was cancelled."
 
 
 def pending(waited_for: str, waiting: str) -> str:
-    """Who waits for whom; each is a list of names, or nothing."""
+    """The reply about waiting games; each argument is a list of names, or empty."""
     said = []
     if waited_for:
-        said.append(f"You wait for {waited_for}.")
+        said.append(f"You are waiting for {waited_for}.")
     if waiting:
         said.append(f"Waiting for you: {waiting}.")
     return " ".join(said) or NOTHING_PENDING
@@ -122,7 +122,7 @@ def tally(score: Score) -> str:
 
 
 def in_all(score: Score) -> str:
-    return f"In all: {tally(score)}."
+    return f"Total: {tally(score)}."
 
 
 def against(score: Score) -> str:
@@ -130,4 +130,4 @@ def against(score: Score) -> str:
 
 
 def never_played(nick: str) -> str:
-    return f"You have finished no game against {nick}."
+    return f"You have not finished a game against {nick} yet."

@@ -5,7 +5,7 @@
     app = onceward.App("sqlite:///club.db")
     app.mount("/tictactoe", Club(app).site())
 
-`rules` is the game, pure; `club` has its tables and the page.
+`rules` is the pure game; `club` has its tables and the page.
 """
 
 from apps.tictactoe.club import Club

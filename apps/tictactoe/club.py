@@ -1,4 +1,4 @@
-"""Tables to play at, and a page for it."""
+"""Tables for tic-tac-toe, and a page to play."""
 
 from collections.abc import Mapping
 from importlib.resources import files
@@ -15,9 +15,9 @@ TABLES: dict[str, dict[str, Any]] = {
     "speed": {"kind": "speed"},
     "ranked": {"kind": "ranked"},
 }
-"""Tables by their ids, and the policy of each."""
+"""The policies of tables, by id."""
 BREAK_S = 3.0
-"""So long the final position of a game stays, unless a policy says otherwise."""
+"""How long the final position of a game is shown, unless a policy sets it."""
 _PAGES = Pages(files("apps.tictactoe").joinpath("page"))
 _FILES = {
     "/": "tictactoe.html",
@@ -32,7 +32,7 @@ class Listed(msgspec.Struct):
     id: str
     kind: str
     room: str
-    """Its live view."""
+    """The room of its live view."""
 
 
 class Hall(msgspec.Struct):
@@ -43,20 +43,20 @@ class Hall(msgspec.Struct):
 
 
 class Club:
-    """Tic-tac-toe on an application, before that starts."""
+    """Tic-tac-toe on an application, added before it starts."""
 
     def __init__(self, app: App, tables: Mapping[str, Mapping[str, Any]] | None = None) -> None:
-        """`tables` are policies by the ids of tables, which are made when someone comes."""
+        """`tables` are policies by the ids of tables, which are created on the first visit."""
         self.app = app
         given = TABLES if tables is None else tables
         self.tables = {id_: {"break_s": BREAK_S, **policy} for id_, policy in given.items()}
         app.game(TicTacToe())
 
     def site(self) -> Site:
-        """The page, to be mounted."""
+        """The site with the page, to be mounted."""
         routes = _PAGES.routes(_FILES, "The page")
-        routes.append(Route("GET", "", self._front, "Leads to the page", public=True))
-        routes.append(Route("GET", "/tables", self._list, "The tables", public=True))
+        routes.append(Route("GET", "", self._front, "Redirect to the page", public=True))
+        routes.append(Route("GET", "/tables", self._list, "List the tables", public=True))
         return Site(routes)
 
     async def _front(self, site: Any, request: Request) -> Response:
@@ -66,7 +66,7 @@ class Club:
         return Response.of(await self.app.run(self._hall))
 
     async def _hall(self, tx: Transaction) -> Hall:
-        """All tables; those that are not there yet are made."""
+        """Return all tables, and create missing ones."""
         hall = Hall([], tx.now_ms)
         for id_, policy in self.tables.items():
             try:

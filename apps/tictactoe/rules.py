@@ -1,4 +1,4 @@
-"""Tic-tac-toe: all there is to it."""
+"""The rules of tic-tac-toe."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ LINES = (
 )
 
 Board = list[str]
-"""Nine cells, row by row: X, O or nothing."""
+"""Nine cells, row by row: X, O or empty."""
 
 
 class TicTacToe(Rules):

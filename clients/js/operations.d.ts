@@ -188,7 +188,7 @@ export interface DeletedEndpoint {
   id: string;
 }
 
-/** A key that is not valid any more. */
+/** A deleted key. */
 export interface DeletedKey {
   id: string;
 }
@@ -276,7 +276,7 @@ export interface EndpointSecret {
 /** Jobs that have failed or are in doubt, the oldest failure first. */
 export interface FailedJobs {
   jobs: Job[];
-  /** Where the next page starts; null if there is none. */
+  /** Where the next page starts; null on the last page. */
   next: string | null;
 }
 
@@ -365,7 +365,7 @@ export interface JobCount {
   next: string | null;
 }
 
-/** What a job has created, or what has created it. */
+/** An effect of a job, or the cause of a job. */
 export interface JobEffect {
   /** step, job, timer, room or record. */
   kind: string;
@@ -945,7 +945,8 @@ export interface QueueSettingsView {
   fair?: boolean;
   /**
    * Whether only code of the application can send to the queue. Callers over HTTP cannot send to
-   * it or claim its jobs, whatever their scopes. Set by code of the application, not over HTTP.
+   * it or claim its jobs, regardless of their scopes. Set by code of the application, not over
+   * HTTP.
    */
   internal?: boolean;
   /** Whether callers with the scope `work` can claim jobs of an internal queue over HTTP. */
@@ -989,7 +990,7 @@ export interface RejectedMessage {
   status: number;
 }
 
-/** A caller that is not suspended any more. */
+/** A caller whose suspension has ended. */
 export interface ResumedCaller {
   caller: string;
   /** The number of timers that continue. */
@@ -1061,7 +1062,7 @@ export interface RoomEntry {
 /** Steps of a room, in order. */
 export interface RoomHistory {
   entries: RoomEntry[];
-  /** The value of `since` for the next page; null if there is none. */
+  /** The value of `since` for the next page; null on the last page. */
   next: number | null;
 }
 
@@ -1076,7 +1077,7 @@ export type RoomOperation = MapSet | MapDelete | MapCompare | MapAdd | MapMake |
 /** Rooms in the order of their ids. */
 export interface RoomPage {
   rooms: ListedRoom[];
-  /** The cursor of the next page (`after`); null if there is none. */
+  /** The cursor of the next page (`after`); null on the last page. */
   next: string | null;
 }
 
@@ -1172,7 +1173,7 @@ export interface SessionPage {
   sessions: SessionSummary[];
   /** The id of the session of this request. */
   current: string | null;
-  /** For the parameter `after` of the next request; null if there are no more. */
+  /** For the parameter `after` of the next request; null on the last page. */
   next: string | null;
 }
 
@@ -1236,7 +1237,7 @@ export interface TableActivity {
 /** Tables in the order of their ids. */
 export interface TablePage {
   tables: Table[];
-  /** The cursor of the next page (`after`); null if there is none. */
+  /** The cursor of the next page (`after`); null on the last page. */
   next: string | null;
 }
 
@@ -1345,7 +1346,7 @@ export interface Waiter {
 export interface WaitlistPage {
   table: string;
   waitlist: Waiter[];
-  /** The cursor of the next page (`after`); null if there is none. */
+  /** The cursor of the next page (`after`); null on the last page. */
   next: string | null;
 }
 
@@ -1994,7 +1995,7 @@ export interface Operations {
      */
     send(queue: string, body: any, options?: MessagesSendOptions): Promise<Receipt>;
     /**
-     * Send many messages. With the header Idempotency-Key, messages do not need keys of their own.
+     * Send many messages. With the header Idempotency-Key, messages do not need separate keys.
      *
      * @param queue The name of the queue.
      * @param messages Messages with `body`, and with `key` and other options.
@@ -2384,7 +2385,7 @@ export interface Operations {
   readonly timers: {
     /** Create a timer, once for its id or key. */
     create(options?: TimersCreateOptions): Promise<CreatedTimer>;
-    /** List one's timers, or the application's. */
+    /** List your timers, or the application's. */
     list(options?: TimersListOptions): Promise<TimerPage>;
     /** Iterate over the entries of all pages of `list`. */
     iterate(options?: TimersListOptions): AsyncIterableIterator<Timer>;
@@ -2427,7 +2428,7 @@ export interface Operations {
      * @param url The URL to call.
      */
     create(url: string, options?: EndpointsCreateOptions): Promise<CreatedEndpoint>;
-    /** List one's endpoints, or those of all callers. */
+    /** List your endpoints, or those of all callers. */
     list(options?: EndpointsListOptions): Promise<EndpointPage>;
     /** Iterate over the entries of all pages of `list`. */
     iterate(options?: EndpointsListOptions): AsyncIterableIterator<Endpoint>;

@@ -3,8 +3,8 @@
 import { useEffect, useMemo, useReducer, useRef, useSyncExternalStore } from "react";
 import { Live } from "./client.js";
 
-// What `look` sees. It is looked at again only when `subscribe` says so: React must be given the same
-// object as long as nothing has changed.
+// The value that `look` returns. It is read again only when `subscribe` calls back: React needs the
+// same object while nothing has changed.
 function useSeen(subscribe, look, dependencies) {
   const store = useMemo(() => {
     let seen = look();
@@ -24,8 +24,9 @@ function useSeen(subscribe, look, dependencies) {
 
 const users = new WeakMap();
 
-// A thing for as long as components use it. It is ended behind the last one, but not at once: React may
-// take a component away and put it back in one go. If it puts one back later, the thing is made anew.
+// An object that lives while components use it. It is ended after the last one, with a delay: React
+// may remove a component and add it again at once. If it is added later, the object is created
+// again.
 function useWhile(make, dependencies, ended, end) {
   const [turn, again] = useReducer((turn) => turn + 1, 0);
   const thing = useMemo(make, [...dependencies, turn]);

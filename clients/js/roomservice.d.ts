@@ -36,7 +36,7 @@ export type RoomServiceParameters<T extends object> = SimpleAuthParams | Complex
 
 export class RoomService<T extends object> {
   constructor(params: RoomServiceParameters<T>);
-  /** The room, once all of it has come; it is made if there is none. The same for the same name. */
+  /** The room, once it is loaded; created if it does not exist. The same name returns the same room. */
   room(name: string): Promise<RoomClient>;
 }
 export default RoomService;
@@ -64,7 +64,7 @@ export interface ListClient<T extends ListObject> {
 }
 
 export interface PresenceClient<T extends any> {
-  /** Sets one's own value, for so many seconds (60), a day at the most. */
+  /** Sets the user's value for `exp` seconds (default 60, at most a day). */
   set(value: T, exp?: number): { [key: string]: T };
   getMine(): T | undefined;
   getAll(): { [key: string]: T };
@@ -81,7 +81,7 @@ export class RoomClient {
   map<T extends MapObject>(name: string): MapClient<T>;
   list<T extends ListObject>(name: string): ListClient<T>;
   presence<T extends any>(key: string): PresenceClient<T>;
-  /** Calls a function after each change, also one's own. It may not change the same object. */
+  /** Calls a function after each change, including the user's own. It must not change the same object. */
   subscribe<T extends ListObject>(list: ListClient<T>, onChangeFn: (list: T) => any): ListenerBundle;
   subscribe<T extends ListObject>(list: ListClient<T>, onChangeFn: (list: T, from: string) => any): ListenerBundle;
   subscribe<T extends MapObject>(map: MapClient<T>, onChangeFn: (map: T) => {}): ListenerBundle;

@@ -17,7 +17,7 @@ export class RoomService {
 
   constructor({ auth, ctx = {}, url } = {}) {
     if (typeof auth !== "string" && typeof auth !== "function") {
-      throw new TypeError("auth is the address that gives tokens, or a function that does");
+      throw new TypeError("auth must be the URL of tokens, or a function that returns one");
     }
     this.#auth = auth;
     this.#ctx = ctx;
@@ -28,7 +28,7 @@ export class RoomService {
     if (!this.#rooms.has(name)) {
       const joining = this.#join(name);
       this.#rooms.set(name, joining);
-      joining.catch(() => this.#rooms.delete(name)); // so that it can be tried again
+      joining.catch(() => this.#rooms.delete(name)); // allow another attempt
     }
     return this.#rooms.get(name);
   }
@@ -37,7 +37,7 @@ export class RoomService {
     let session = await this.#session(name);
     const { user, id } = session;
     const live = new Live(this.#url, {
-      // For each connection after the first it is asked again, since tokens expire.
+      // Each later connection requests a new token, since tokens expire.
       token: async () => {
         const { token } = session ?? (await this.#session(name));
         session = null;
@@ -47,7 +47,7 @@ export class RoomService {
     try {
       const room = await live.join(id, { create: true });
       if (room.user !== user) {
-        throw new Error(`auth says that the user is ${user}, but its token is for ${room.user}`);
+        throw new Error(`auth returned the user ${user}, but its token is for ${room.user}`);
       }
       return new RoomClient(room);
     } catch (error) {
@@ -62,7 +62,7 @@ export class RoomService {
       typeof auth === "function" ? await auth({ room, ctx: this.#ctx }) : await ask(auth, room);
     const { token, user, resources } = found ?? {};
     if (!token || !user || !Array.isArray(resources)) {
-      throw new Error("auth must give { token, user, resources }");
+      throw new Error("auth must return { token, user, resources }");
     }
     const id = resources.find((resource) => resource?.object === "room")?.id;
     return { token, user, id: id || room };
@@ -73,7 +73,7 @@ export default RoomService;
 
 function home(module) {
   const found = new URL(module);
-  // As a server has it, and not a bundler.
+  // The URL of a server, not of a bundler.
   const served = /^https?:$/.test(found.protocol) && /^(?!.*node_modules).*\/roomservice\.js$/.test(found.pathname);
   return served ? new URL(".", found).href : globalThis.location?.origin;
 }
@@ -88,18 +88,18 @@ async function ask(url, room) {
     headers: { "Content-Type": "application/json" },
     body: JSON.stringify({ resources }),
   });
-  if (answer.status === 401) throw new Error(`auth at ${url} lets nobody in who is not known there`);
-  if (answer.status !== 200) throw new Error(`auth at ${url} answers ${answer.status}, not 200`);
+  if (answer.status === 401) throw new Error(`auth at ${url} rejects this user; check its credentials`);
+  if (answer.status !== 200) throw new Error(`auth at ${url} responded with ${answer.status}, not 200`);
   return answer.json().catch(() => null);
 }
 
-// Who is subscribed to one object of a room, and whether they are being told.
+// The subscribers of one object of a room, and whether they are being called.
 class Topic {
   hooks = new Set();
   #telling = false;
   #changing = false;
 
-  // `whole` says what is told.
+  // `whole` returns the value for subscribers.
   constructor(room, inner, whole) {
     this.room = room;
     this.inner = inner;
@@ -107,7 +107,7 @@ class Topic {
     inner.subscribe((value, { user }) => this.#changing || this.#tell(value, user));
   }
 
-  // Changes the object, and tells of it so many times. Those who are being told may not.
+  // Change the object, and call subscribers `times` times. Subscribers cannot change it.
   change(does, times = 1) {
     if (this.#telling) throw new Error(LOOP);
     this.#changing = true;
@@ -119,7 +119,7 @@ class Topic {
     while (times-- > 0) this.#tell(this.whole(), this.room.user);
   }
 
-  // What the first of them throws is thrown when all have heard of it.
+  // The first error of a subscriber is thrown after all were called.
   #tell(value, by) {
     const thrown = [];
     this.#telling = true;
@@ -186,14 +186,14 @@ class ListClient extends Handle {
   set(index, value) {
     if (value === undefined) return this.delete(index);
     if (!this.#has(index)) {
-      throw new RangeError(`"${this._inner.name}" has no item ${index}: push or insertAt adds one`);
+      throw new RangeError(`"${this._inner.name}" has no item ${index}; add one with push or insertAt`);
     }
     return this._change((list) => list.set(list.idAt(index), value));
   }
 
   delete(index) {
     if (this.#has(index)) return this._change((list) => list.delete(list.idAt(index)));
-    console.warn(`"${this._inner.name}" has no item ${index}: nothing is deleted`);
+    console.warn(`"${this._inner.name}" has no item ${index}; nothing was deleted`);
     return new ListClient(topicOf.get(this));
   }
 
@@ -204,7 +204,7 @@ class ListClient extends Handle {
   insertAt(index, value) {
     const { name, length } = this._inner;
     if (index !== length && !this.#has(index)) {
-      throw new RangeError(`"${name}" has ${length} items, and no place ${index}`);
+      throw new RangeError(`"${name}" has ${length} items, but no index ${index}`);
     }
     return this._change((list) => list.insert(index, value));
   }
@@ -274,9 +274,9 @@ export class RoomClient {
   subscribe(object, hook) {
     const topic = topicOf.get(object);
     if (topic?.room !== this.#room) {
-      throw new TypeError("one subscribes to a map, a list or a presence of this room");
+      throw new TypeError("subscribe needs a map, a list or a presence of this room");
     }
-    if (typeof hook !== "function") throw new TypeError("it is a function that is told of changes");
+    if (typeof hook !== "function") throw new TypeError("subscribe needs a function");
     const fn = (value, by) => hook(value, by); // the same one may be subscribed twice
     topic.hooks.add(fn);
     return [{ objID: topic.inner.name, fn }];

@@ -42,7 +42,7 @@ class Argument(msgspec.Struct, frozen=True, kw_only=True):
     default: Any = UNSET
     """The default in the request; `UNSET` if leaving the member out differs from every value."""
     struct: Any = None
-    """The struct that a mapping stands for: its durations are given in seconds as well."""
+    """The struct of a mapping argument, whose durations are in seconds as well."""
     json: bool = False
     """Whether the field is JSON text. Clients take the value, commands the text."""
     doc: str = ""

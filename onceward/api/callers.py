@@ -22,7 +22,7 @@ class SuspendedCallers(msgspec.Struct):
 
 
 class ResumedCaller(msgspec.Struct):
-    """A caller that is not suspended any more."""
+    """A caller whose suspension has ended."""
 
     caller: str
     timers: int

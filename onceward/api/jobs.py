@@ -16,9 +16,12 @@ DelayMs = Annotated[int, Meta(ge=0, le=limits.KEY_NUMBER_MAX)]
 State = Literal[
     "scheduled", "queued", "running", "retrying", "succeeded", "failed", "in_doubt", "cancelled"
 ]
-"""scheduled: waits for its time. queued: waits for a worker, for the job before it with the same
-order key, or for its limit key. running: leased to a worker. retrying: an attempt has failed, and
-the next one has a time. succeeded, failed, in_doubt and cancelled: ended."""
+"""The state of a job.
+
+`scheduled`: waits for its time. `queued`: waits for a worker, for an earlier job with the same
+order key, or for its limit key. `running`: leased to a worker. `retrying`: an attempt has failed,
+and the next one is scheduled. `succeeded`, `failed`, `in_doubt` and `cancelled`: ended.
+"""
 
 ENDED = ("succeeded", "failed", "in_doubt", "cancelled")
 """The states of jobs that have ended."""
@@ -278,7 +281,7 @@ class JobStep(msgspec.Struct):
 
 
 class JobEffect(msgspec.Struct):
-    """What a job has created, or what has created it."""
+    """An effect of a job, or the cause of a job."""
 
     kind: str
     """step, job, timer, room or record."""

@@ -43,7 +43,7 @@ class KeyList(msgspec.Struct):
 
 
 class DeletedKey(msgspec.Struct):
-    """A key that is not valid any more."""
+    """A deleted key."""
 
     id: str
 

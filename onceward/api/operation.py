@@ -91,19 +91,23 @@ class Operation(msgspec.Struct, Generic[R], frozen=True, kw_only=True):
     """The members of the body, or the header Idempotency-Key, that clients fill with a new id if
     they are not given. So a client can repeat the request after a lost response."""
     done_errors: tuple[str, ...] = ()
-    """The errors that mean success if the response to an earlier request was lost. Clients then
-    call `get` of the same noun, and return what it has of the response. What a DELETE has deleted
-    cannot be shown: they return its id."""
+    """The errors that mean success if the response to an earlier request was lost.
+
+    Clients then call `get` of the same noun and return its members of the response. For a DELETE
+    they return the id.
+    """
     done_member: str = ""
-    """The member of the response that says whether this request did it. After a lost response,
-    an earlier request may have done it: clients then set the member to true."""
+    """The member of the response that is true if this request made the change.
+
+    After a lost response, an earlier request may have made it, so clients set the member to true.
+    """
     unknown_errors: tuple[str, ...] = ()
     """The errors that mean, after a lost response, that the outcome is unknown."""
     repeats_with: str = ""
     """The member of the body that makes a repeated request safe. Without it, clients do not repeat
     a request whose response was lost: the outcome is unknown."""
     waits: bool = False
-    """Whether it can wait on purpose, as long as `wait_ms` says."""
+    """Whether it can wait on the server, for `wait_ms`."""
     kind: Literal["call", "stream", "page"] = "call"
     """`call`: a request with JSON and a response with JSON. `stream`: a WebSocket or a long body.
     `page`: for browsers and monitoring. Clients and commands are made from calls."""
@@ -133,7 +137,10 @@ class Operation(msgspec.Struct, Generic[R], frozen=True, kw_only=True):
     @property
     def enforced(self) -> tuple[str, str] | None:
         """The action that the server checks before the function runs, and the path parameter with
-        its name; without a parameter, it is checked for all names."""
+        its name.
+
+        Without a parameter, it is checked for all names.
+        """
         action, _, name = self.scope.partition(":")
         if self.scope == "all" or name == "*":
             return action, ""

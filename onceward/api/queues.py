@@ -52,7 +52,8 @@ class QueueSettingsView(msgspec.Struct, frozen=True, omit_defaults=True):
     another one. The sender is the `caller` of a message."""
     internal: NotForClients = False
     """Whether only code of the application can send to the queue. Callers over HTTP cannot send to
-    it or claim its jobs, whatever their scopes. Set by code of the application, not over HTTP."""
+    it or claim its jobs, regardless of their scopes. Set by code of the application, not over
+    HTTP."""
     remote_work: NotForClients = False
     """Whether callers with the scope `work` can claim jobs of an internal queue over HTTP."""
 
@@ -95,7 +96,7 @@ class FailedJobs(msgspec.Struct):
 
     jobs: list[Job]
     next: str | None
-    """Where the next page starts; None if there is none."""
+    """Where the next page starts; None on the last page."""
 
 
 class RedriveJobs(Body):

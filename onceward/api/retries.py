@@ -30,7 +30,7 @@ class RetryPolicy(RetryPolicyView, frozen=True, omit_defaults=True, forbid_unkno
         return len(self.pauses_ms) + 1
 
     def over(self, other: "RetryPolicy | None") -> "RetryPolicy":
-        """This policy, with what it leaves open taken from another one."""
+        """This policy, with missing members from another one."""
         if other is None:
             return self
         return RetryPolicy(

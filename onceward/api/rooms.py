@@ -103,7 +103,7 @@ class RoomPage(msgspec.Struct):
 
     rooms: list[ListedRoom]
     next: str | None
-    """The cursor of the next page (`after`); None if there is none."""
+    """The cursor of the next page (`after`); None on the last page."""
 
 
 class RoomsQuery(Query):
@@ -196,7 +196,7 @@ class RoomHistory(msgspec.Struct):
 
     entries: list[RoomEntry]
     next: int | None
-    """The value of `since` for the next page; None if there is none."""
+    """The value of `since` for the next page; None on the last page."""
 
 
 class ApplyStep(Body):

@@ -64,7 +64,7 @@ class SessionPage(msgspec.Struct):
     current: str | None
     """The id of the session of this request."""
     next: str | None
-    """For the parameter `after` of the next request; None if there are no more."""
+    """For the parameter `after` of the next request; None on the last page."""
 
 
 class WhoseSessions(Query):
@@ -139,7 +139,7 @@ LIST = Operation(
     method="GET",
     path="/v1/sessions",
     summary="List sessions at the console",
-    scope="one's own | all",
+    scope="your own | all",
     query=FindSessions,
     response=SessionPage,
 )
@@ -149,7 +149,7 @@ REVOKE = Operation(
     method="DELETE",
     path="/v1/sessions/{id}",
     summary="Revoke a session",
-    scope="one's own | all",
+    scope="your own | all",
     query=WhoseSessions,
     response=RevokedSessions,
     errors=("no_such_session",),
@@ -161,7 +161,7 @@ REVOKE_ALL = Operation(
     method="DELETE",
     path="/v1/sessions",
     summary="Revoke all sessions of a caller",
-    scope="one's own | all",
+    scope="your own | all",
     query=WhoseSessions,
     response=RevokedSessions,
     returns="sessions",

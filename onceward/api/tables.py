@@ -181,7 +181,7 @@ class TablePage(msgspec.Struct):
 
     tables: list[Table]
     next: str | None
-    """The cursor of the next page (`after`); None if there is none."""
+    """The cursor of the next page (`after`); None on the last page."""
 
 
 class Place(msgspec.Struct, omit_defaults=True):
@@ -236,7 +236,7 @@ class WaitlistPage(msgspec.Struct):
     table: str
     waitlist: list[Waiter]
     next: str | None
-    """The cursor of the next page (`after`); None if there is none."""
+    """The cursor of the next page (`after`); None on the last page."""
 
 
 class Ending(msgspec.Struct, omit_defaults=True):

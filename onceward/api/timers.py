@@ -22,9 +22,11 @@ Whole = Annotated[int, Meta(ge=0)]
 
 
 class CreateTimer(RequestedOptions, frozen=True):
-    """What happens, and when: a POST to a URL or an endpoint, or a job in a queue; at a time or
-    after a delay, once or again and again. The options of jobs are for timers with a queue, except
-    `attempts_max`."""
+    """A new timer: a POST to a URL or an endpoint, or a job in a queue.
+
+    It fires at a time or after a delay, once or repeatedly. The options of jobs are for timers with
+    a queue, except `attempts_max`.
+    """
 
     id: str | None = None
     """The id of the timer; by default, the server generates one."""
@@ -258,7 +260,7 @@ class PlainTimerStatus(msgspec.Struct):
 _OWN = ("no_such_timer", "bad_name")
 _KNOWN = ("no_such_timer", "bad_name", "already_ended")
 _NEW = ("bad_timer", "bad_url", "address_refused", "bad_name", "bad_key", "key_reused")
-_SCOPE = "timer:{id} of one's own | manage:{queue} | operate:{id}"
+_SCOPE = "timer:{id} of your own | manage:{queue} | operate:{id}"
 
 CREATE = Operation(
     name="timers.create",
@@ -278,7 +280,7 @@ LIST = Operation(
     name="timers.list",
     method="GET",
     path="/v1/timers",
-    summary="List one's timers, or the application's",
+    summary="List your timers, or the application's",
     scope=_SCOPE,
     query=FindTimers,
     response=TimerPage,
@@ -336,7 +338,7 @@ DUE = Operation(
     method="GET",
     path="/v1/agenda",
     summary="List the timers of all callers that are due next",
-    scope="timer:{id} of one's own | operate:{id}",
+    scope="timer:{id} of your own | operate:{id}",
     query=DueTimersQuery,
     response=DueTimers,
 )
@@ -346,7 +348,7 @@ LIST_ALL = Operation(
     method="GET",
     path="/v1/agenda/timers",
     summary="List the timers of all callers",
-    scope="timer:{id} of one's own | operate:{id}",
+    scope="timer:{id} of your own | operate:{id}",
     query=FindAllTimers,
     response=AllTimersPage,
 )

@@ -81,7 +81,7 @@ class Client(Transport):
         return Worker(self, queue, handler, **options)
 
     def live(self, *, token: Credentials = None) -> Live:
-        """A WebSocket connection to rooms, for an `async with` of its own.
+        """A WebSocket connection to rooms, for use with `async with`.
 
         It uses the key of this client, another token, or a function that returns tokens.
         """

@@ -38,7 +38,7 @@ class LivePlace:
         self._asking: asyncio.Task[None] | None = None
         self._again = False
         self._came = 0
-        """How many had come to the waitlist when the place was asked for."""
+        """The count of all entries of the waitlist when the place was requested."""
         self._ends = [
             room.map(name).subscribe(self._changed)
             for name in ("line", "seats", "table", "waitlist")
@@ -76,7 +76,7 @@ class LivePlace:
             self._tell(place)
 
     def _counted(self) -> Place | None:
-        """The place as the room says; None if it has to be asked for."""
+        """The place computed from the room; None if it must be requested."""
         place = self.place
         seats = self._room.map("seats").whole()
         seated = {seat["user"]: marker for marker, seat in seats.items() if seat is not None}
@@ -106,7 +106,7 @@ class LivePlace:
             other["waiting"] and key != place.lane and (other["priority"], other["tier"]) == alike
             for key, other in lanes.items()
         ):
-            # Parties of other sizes come in between; the server has told how many.
+            # Parties of other sizes are in between; the server has sent the total.
             ahead = max(place.ahead - (place.position - position) * lane["size"], 0)
         waiting = (self._room.map("table").get("state") or {}).get("waiting", place.waiting)
         return msgspec.structs.replace(
@@ -118,8 +118,8 @@ class LivePlace:
         )
 
     def _may_wait(self) -> bool:
-        """Whether one may have joined the waitlist, by another connection, since the place was
-        asked for. Names that are shown say so, unless more people wait."""
+        """Whether the user may have joined the waitlist through another connection since the last
+        request. Shown names answer that, unless more users wait."""
         state = self._room.map("table").get("state") or {}
         if state.get("came", 0) == self._came:
             return False
@@ -141,9 +141,9 @@ class LivePlace:
             try:
                 found = await self._tables.place(self.place.table, user=self._user)
             except OncewardError as error:
-                _log.warning("a place at %s is not known: %s", self.place.table, error)
+                _log.warning("cannot get the place at %s: %s", self.place.table, error)
                 return
-            # What the room has told since is counted on top.
+            # Newer updates of the room are applied to it.
             self.place, before = found, self.place
             counted = self._counted()
             if counted is not None and counted != before:

@@ -29,7 +29,7 @@ class Locks(LocksOperations):
         wait_s: float = 0.0,
         capacity: int = 1,
     ) -> "HeldLock":
-        """Hold locks for the time of an `async with`. The lease is renewed meanwhile.
+        """Hold locks during an `async with`, and renew their lease.
 
         The arguments are those of `acquire`. The context raises its errors when it is entered, and
         `LockLost` if the lease ends too early.

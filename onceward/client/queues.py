@@ -26,7 +26,7 @@ class Queues(QueuesOperations):
         """Retry all failed jobs of a queue, page by page.
 
         The arguments are those of `redrive`. `progress` is called after each page with the number
-        of jobs so far. Safe to repeat. Raises `BadInput`.
+        of changed jobs. Safe to repeat. Raises `BadInput`.
         """
         page = partial(self.redrive, queue, reason=reason, order_key=order_key, since_ms=since_ms)
         return await _all(page, progress)
@@ -34,7 +34,7 @@ class Queues(QueuesOperations):
     async def purge_all(self, queue: str, *, progress: Progress | None = None) -> ChangedJobs:
         """Cancel all waiting jobs of a queue, page by page.
 
-        `progress` is called after each page with the number of jobs so far. Safe to repeat. Raises
+        `progress` is called after each page with the number of changed jobs. Safe to repeat. Raises
         `BadInput`.
         """
         return await _all(partial(self.purge, queue), progress)

@@ -88,8 +88,8 @@ class Transport:
                 connector=aiohttp.TCPConnector(limit=self._connections),
                 timeout=aiohttp.ClientTimeout(total=None),
             )
-            # It would repeat a DELETE without notice: then the error of the second one, that there
-            # is nothing to delete, could not be told from success.
+            # aiohttp would repeat a DELETE silently, and the error of the second request could not
+            # be distinguished from success.
             self._session._retry_connection = False
         return self
 
@@ -115,9 +115,9 @@ class Transport:
         """Call an operation, again if its response is lost.
 
         `path` has the parameters of its path, `body` and `query` are the structs of the request,
-        or mappings. Raises `BadInput` for a request that cannot be sent, the error in the
-        response, `Unavailable` if the server cannot be reached for too long, and `OutcomeUnknown`
-        if a response was lost and the outcome cannot be determined.
+        or mappings. Raises `BadInput` for a request that cannot be sent, and the error in the
+        response. Raises `Unavailable` if the server cannot be reached for too long, and
+        `OutcomeUnknown` if a response was lost and the outcome cannot be determined.
         """
         assert operation.response is not None
         needed = operation.repeats_with

@@ -29,8 +29,8 @@ class Worker:
     """Runs a handler on the jobs of a queue, several at once, until it is stopped.
 
     The return value of the handler is the result of the job. An exception fails the attempt:
-    `Retry` sets the time of the next one, `Fail` is final. The lease is renewed meanwhile. If it is
-    lost, the handler is cancelled, because another worker may have the job.
+    `Retry` sets the time of the next one, `Fail` is final. The lease is renewed while it runs. If
+    it is lost, the handler is cancelled, because another worker may have the job.
     """
 
     def __init__(

@@ -71,8 +71,8 @@ function texts({ initials, nameOf, sizeOf, statusOf, titleOf }, check) {
   check(sizeOf("") === "l" && sizeOf("a\n".repeat(7)) === "s" && sizeOf("x".repeat(600)) === "xs", "sizes");
   check(titleOf({ text: " \n" }) === "a note" && titleOf(undefined) === "a note", "a note without text");
   check(titleOf({ text: `${"x".repeat(99)}\ny` }) === `“${"x".repeat(27)}…”`, "a long title");
-  check(statusOf("away", 1) === "offline, 1 change waits" && statusOf("away", 0) === "offline", "offline");
-  check(statusOf("live", 1) === "live" && statusOf("live", 9) === "saving, 9 changes wait", "live");
+  check(statusOf("away", 1) === "offline, 1 pending change" && statusOf("away", 0) === "offline", "offline");
+  check(statusOf("live", 1) === "live" && statusOf("live", 9) === "saving, 9 pending changes", "live");
   check(statusOf("closed", 0, { message: "no" }) === "closed: no", "closed");
 }
 
@@ -85,12 +85,12 @@ function reasons({ Memory, nameOf }, check) {
   memory.saw("notes", { a: { colour: "sky" }, b: {} }, { user: "Ann~1", mine: true });
   memory.remember([{ id: "a", text: "Milk" }]);
   memory.saw("places", { a: { x: 1 } }, ben);
-  check(why(["places", "a"], ["notes", "a"]) === "Ben moved “Milk” meanwhile", "told once");
-  check(why(["texts", "a"]) === "someone wrote on “Milk” meanwhile", "told without a name");
+  check(why(["places", "a"], ["notes", "a"]) === "Ben moved “Milk” in the meantime", "told once");
+  check(why(["texts", "a"]) === "someone wrote on “Milk” in the meantime", "told without a name");
   check(why(["texts", "z"]) === "", "what undo has taken away itself is not missed");
   memory.saw("notes", { a: { colour: "mint" }, b: {} }, ben);
-  check(why(["notes", "a"]) === "Ben changed “Milk” meanwhile", "painted");
+  check(why(["notes", "a"]) === "Ben changed “Milk” in the meantime", "painted");
   memory.saw("notes", { b: {} }, ben);
-  check(why(["texts", "a"]) === "Ben took “Milk” away meanwhile", "gone");
+  check(why(["texts", "a"]) === "Ben removed “Milk” in the meantime", "gone");
   check(memory.reasons(['the list "notes" is in use'], nameOf)[0] === 'the list "notes" is in use', "else as it is");
 }

@@ -278,12 +278,12 @@ def test_auth_is_asked_as_it_was_and_what_it_lacks_is_told(page: Any) -> None:
     ] * len(answers)
     errors, *rest = said
     assert [error.partition(" at ")[0] for error in errors[:2]] == ["auth", "auth"]
-    assert "lets nobody in" in errors[0]
-    assert "answers 500" in errors[1]
-    assert errors[2:4] == ["auth must give { token, user, resources }"] * 2
-    assert errors[4] == "auth says that the user is ben, but its token is for ann"
+    assert "rejects this user" in errors[0]
+    assert "responded with 500" in errors[1]
+    assert errors[2:4] == ["auth must return { token, user, resources }"] * 2
+    assert errors[4] == "auth returned the user ben, but its token is for ann"
     assert rest[:3] == ["x1", "ann", True]
-    assert rest[3].startswith("TypeError: auth is")
+    assert rest[3].startswith("TypeError: auth must be")
 
 
 def test_a_page_that_was_written_for_room_service_runs(page: Any, server: ServerProcess) -> None:

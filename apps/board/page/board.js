@@ -1,4 +1,4 @@
-// The board: a room of the server, what is seen of it, and what is done to it.
+// The board: connects the room with its display and the user's input.
 
 import { Live, OncewardError } from "../../client.js";
 import { Client } from "../../http.js";
@@ -10,7 +10,7 @@ import {
 import { Past } from "./past.js";
 import { View, say, toast } from "./view.js";
 
-const RENEW_MS = 20_000; // a presence ends after a minute if it is not said again
+const RENEW_MS = 20_000; // a presence expires after a minute unless it is renewed
 
 const byId = (id) => document.getElementById(id);
 const name = decodeURIComponent(location.pathname.split("/").at(-1));
@@ -27,7 +27,7 @@ const kept = {
 
 let ticket = null;
 
-/** Lets this guest in, or again: the token is good for this board, and for a day. */
+/** Get a ticket for this guest. The token is valid for this board and for a day. */
 async function enter() {
   const answer = await fetch(`${location.pathname}/ticket`, {
     method: "POST",
@@ -42,7 +42,7 @@ async function enter() {
   return ticket.token;
 }
 
-// In dev mode calls need none, and what looks like a token is none.
+// In dev mode calls need no credentials, and the ticket is not a token.
 const credentials = () => (ticket.token.startsWith("dev:") ? null : ticket.token);
 
 class Board {
@@ -66,7 +66,7 @@ class Board {
     this.people.subscribe(() => this.draw());
     room.onStatus(() => this.#tell());
     room.onSteps(() => this.#tell());
-    room.onRefused((error) => toast(`Not taken: ${error.message}`, true));
+    room.onRefused((error) => toast(`Rejected: ${error.message}`, true));
     this.picture = new View({ write: (id, text) => this.#type(id, text), written: () => this.#typed() });
     this.pastOf = new Past(room.id, () => new Client(server, { key: credentials() }), () => this.draw());
     setInterval(() => this.#say(), RENEW_MS);
@@ -75,7 +75,7 @@ class Board {
     this.draw();
   }
 
-  // What is there.
+  // State.
 
   get past() {
     return this.pastOf.open;
@@ -104,7 +104,7 @@ class Board {
     if (this.selected && !this.note(this.selected)) this.select(null);
   }
 
-  // What is seen.
+  // Display.
 
   draw() {
     if (this.#drawing) return;
@@ -147,7 +147,7 @@ class Board {
     byId("redo").disabled = !this.room.canRedo;
   }
 
-  // Who one is, and where.
+  // The user and its cursor.
 
   point(at) {
     this.#at(at ? bounded(at) : { x: undefined, y: undefined });
@@ -168,7 +168,7 @@ class Board {
     if (this.room.status !== "closed") this.people.set(this.#me);
   }
 
-  // What is done.
+  // Actions.
 
   add(wish) {
     const middle = toBoard(this.view, { x: innerWidth / 2, y: innerHeight / 2 });
@@ -186,7 +186,7 @@ class Board {
     return id;
   }
 
-  /** Takes a note into the hand: all that is done until the end of the gesture is one to undo. */
+  /** Start to drag a note: all changes until the end of the gesture are one undo step. */
   lift(id) {
     this.picture.stopWriting();
     const gesture = this.room.gesture();
@@ -200,7 +200,7 @@ class Board {
     if (top !== id && notes.has(id)) notes.moveAfter(id, top);
   }
 
-  /** Puts a note somewhere; false if it is gone. */
+  /** Move a note; false if it was removed. */
   move(id, to) {
     if (!this.parts.notes.has(id)) return false;
     this.#try(() => this.parts.places.set(id, bounded(to)));
@@ -245,7 +245,7 @@ class Board {
   }
 
   redo() {
-    this.#turn("redo", "Done again", "done again");
+    this.#turn("redo", "Redone", "redone");
   }
 
   #turn(verb, done, kind) {
@@ -265,7 +265,7 @@ class Board {
     this.pastOf.close();
     this.#try(() => {
       this.room.batch(() => bringBack(this.parts, then));
-      toast("Brought back. Undo takes it back again.");
+      toast("Restored. Undo reverts it.");
     });
   }
 
@@ -318,7 +318,7 @@ async function share() {
       return await navigator.share({ title: document.title, url: location.href });
     }
     await navigator.clipboard.writeText(location.href);
-    toast("The link is copied: whoever opens it is on this board.");
+    toast("Link copied. Anyone with the link can open this board.");
   } catch (error) {
     if (error.name !== "AbortError") toast(location.href);
   }

@@ -1,13 +1,13 @@
-// What is done by hand: notes dragged, the board moved and zoomed, keys. `board` does it.
+// User input: dragging notes, moving and zooming the board, keys. `board` applies it.
 
 import { SIZE, toBoard, zoomed } from "./model.js";
 
 const STEP = 20; // of an arrow key
 const DRAG_PX = 4; // less is a click
-const MOVE_MS = 40; // a note that is dragged is put somewhere so often
+const MOVE_MS = 40; // interval of position updates while a note is dragged
 
 export function hands(board, surface) {
-  const pointers = new Map(); // by id, where they are
+  const pointers = new Map(); // positions by id
   let drag = null;
   let moved = false;
 
@@ -19,7 +19,7 @@ export function hands(board, surface) {
     surface.setPointerCapture(event.pointerId);
     moved = false;
     const id = event.button === 0 ? board.noteAt(event.target) : undefined;
-    if (pointers.size > 1) return void drop(); // a second finger: it is the board that is moved
+    if (pointers.size > 1) return void drop(); // a second finger moves the board
     if (id === undefined || board.past) return;
     const note = board.note(id);
     const hold = toBoard(board.view, at(event));
@@ -63,7 +63,7 @@ export function hands(board, surface) {
   function put() {
     clearTimeout(drag.timer);
     drag.timer = undefined;
-    // Someone may have taken it away from under the hand.
+    // Another user may have removed the note.
     if (drag.to && !board.move(drag.id, drag.to)) drop();
   }
 
@@ -80,7 +80,7 @@ export function hands(board, surface) {
     }
   }
 
-  // With a finger the second tap writes; a mouse clicks twice for that.
+  // On touch screens the second tap starts writing; with a mouse, a double click.
   function tap({ id, again }, event) {
     if (again && event.pointerType !== "mouse") board.write(id);
     else board.select(id);
@@ -100,7 +100,7 @@ export function hands(board, surface) {
   }
 
   surface.addEventListener("dblclick", (event) => {
-    // The pointer was captured, so that the event is the surface's, whatever it hit.
+    // The pointer was captured, so the event's target is always the surface.
     const hit = document.elementFromPoint(event.clientX, event.clientY);
     if (board.past || hit?.closest("textarea")) return;
     const id = board.noteAt(hit);
@@ -140,7 +140,7 @@ export function hands(board, surface) {
     if (key(event)) event.preventDefault();
   });
 
-  // Says whether the key was for the board.
+  // Handle a key; returns whether it was for the board.
   function key(event) {
     if (board.past || event.altKey) return false;
     if (event.ctrlKey || event.metaKey) {

@@ -1,24 +1,27 @@
-// The board without a browser: notes, places, names and reasons. All of it is pure.
+// The board without a browser: notes, positions, names and messages, as pure functions.
 
 export const COLOURS = ["lemon", "peach", "rose", "lilac", "sky", "mint"];
-export const SIZE = 200; // of a note, each way
+export const SIZE = 200; // size of a note in both directions
 export const TEXT_MAX = 600;
 export const NAME_MAX = 40;
-export const FAR = 100_000; // no note lies farther out
+export const FAR = 100_000; // the maximum distance of a note
 const SCALE_MIN = 0.15;
 const SCALE_MAX = 2.5;
 const HUES = [8, 32, 88, 142, 172, 200, 224, 262, 292, 330];
 const FIRST = "Quick Calm Bright Merry Gentle Bold Quiet Lucky Sunny Clever Brave Witty".split(" ");
 const SECOND = "Otter Fox Heron Badger Lynx Robin Hare Seal Wren Beaver Owl Newt".split(" ");
 
-/** A number that is the same for the same text, and looks like chance. */
+/** A hash of a text that looks random. */
 export function hash(text) {
   let h = 2166136261;
   for (let i = 0; i < text.length; i++) h = Math.imul(h ^ text.charCodeAt(i), 16777619);
   return (h ^ (h >>> 15)) >>> 0;
 }
 
-/** The colour of someone: unlike those that are `taken`, or else at least another one while there are others. */
+/**
+ * The colour of a user: clearly different from those in `taken`, or at least not equal to one while
+ * there are others.
+ */
 export function hueOf(user, taken = new Set()) {
   const first = hash(user) % HUES.length;
   const order = HUES.map((_, n) => HUES[(first + 3 * n) % HUES.length]);
@@ -26,20 +29,20 @@ export function hueOf(user, taken = new Set()) {
   return order.find(unlike) ?? order.find((hue) => !taken.has(hue)) ?? order[0];
 }
 
-/** How a note hangs, in degrees. */
+/** The rotation of a note, in degrees. */
 export const tiltOf = (id) => ((hash(id) % 61) - 30) / 15;
-/** The name that a guest came with: what stands before the mark. */
+/** The name of a guest: the part before the mark. */
 export const nameOf = (user) => user.slice(0, Math.max(user.lastIndexOf("~"), 0)) || user;
 export const initials = (name) =>
   name.split(/\s+/).filter(Boolean).slice(0, 2).map((word) => [...word][0].toUpperCase()).join("");
 
-/** A name for someone who has not said one; `chance` is from 0 up to 1. */
+/** A random name for a guest without one; `chance` is from 0 to 1. */
 export function invented(chance) {
   const pick = Math.floor(chance * FIRST.length * SECOND.length);
   return `${FIRST[pick % FIRST.length]} ${SECOND[Math.floor(pick / FIRST.length)]}`;
 }
 
-/** The name of a board of which nobody has heard. */
+/** A random name for a new board. */
 export const boardName = (chance) =>
   `${invented(chance).toLowerCase().replace(" ", "-")}-${Math.floor(chance * 2 ** 40).toString(36)}`;
 
@@ -53,16 +56,16 @@ export function notesOf(items, places, texts) {
   });
 }
 
-/** Notes of a room as it was, which the server tells as it stores it. */
+/** Notes of a room's snapshot, in the form that the server stores. */
 export function notesAsOf({ maps, lists }) {
   const items = (lists.notes ?? []).map(([id, , value]) => ({ id, value }));
   return notesOf(items, maps.places ?? {}, maps.texts ?? {});
 }
 
-// How many characters stand in a line, and how many lines on a note, from large to small.
+// Characters per line and lines per note, from large to small.
 const FITS = { l: [13, 5], m: [17, 6], s: [21, 9], xs: [28, Infinity] };
 
-/** How large to write: as large as it fits. */
+/** The largest font size that fits. */
 export function sizeOf(text) {
   const lines = text.split("\n");
   const rows = (across) => lines.reduce((sum, line) => sum + Math.max(1, Math.ceil(line.length / across)), 0);
@@ -76,7 +79,7 @@ export function titleOf(note) {
   return `“${line.length > 28 ? `${line.slice(0, 27)}…` : line}”`;
 }
 
-/** Near a wish, a place where no note lies right on top of another. */
+/** A position near the wanted one that does not cover another note. */
 export function freePlace(notes, wish) {
   const place = { ...wish };
   while (notes.some((note) => Math.abs(note.x - place.x) < 14 && Math.abs(note.y - place.y) < 14)) {
@@ -92,8 +95,8 @@ export const bounded = ({ x, y }) => ({
 });
 
 /**
- * Makes a room's notes what they were, by its own list and maps; call it in a batch. What is as it
- * was stays untouched, so that it is still its author's to undo.
+ * Restore the notes of an earlier state through the list and maps of a room; call it in a batch.
+ * Unchanged values are not written, so that their authors can still undo them.
  */
 export function bringBack({ notes, places, texts }, then) {
   const wanted = new Set(then.map((note) => note.id));
@@ -102,7 +105,7 @@ export function bringBack({ notes, places, texts }, then) {
   const order = then.map((note) => {
     const value = { colour: note.colour, by: note.by };
     const there = now.get(note.id);
-    // What is gone comes back as another one: nobody else may have its id.
+    // A removed note is restored under a new id, since ids are unique.
     const id = there ? note.id : notes.push(value).id;
     if (there && there.colour !== note.colour) notes.set(id, value);
     const { x, y } = places.get(id) ?? {};
@@ -122,15 +125,15 @@ export function takeAway({ notes, places, texts }, id) {
   if (texts.has(id)) texts.delete(id);
 }
 
-// Why something was not undone.
+// Reasons why a change was not undone.
 
-/** Remembers who has changed what last, and what notes said, to tell it later. */
+/** Records the last author of each value and the texts of notes, for messages about undo. */
 export class Memory {
   #seen = { notes: {}, places: {}, texts: {} };
   #by = new Map();
   #titles = new Map();
 
-  /** All of a kind by id, after a change of someone's. */
+  /** Record all values of a kind by id after a change of a user. */
   saw(kind, all, who) {
     const before = this.#seen[kind];
     this.#seen[kind] = all;
@@ -146,7 +149,7 @@ export class Memory {
     for (const note of notes) if (note.text) this.#titles.set(note.id, titleOf(note));
   }
 
-  /** What a person reads, for what undo has `kept`; `called` says how a user is called. */
+  /** Messages for the changes that undo has `kept`; `called` returns the name of a user. */
   reasons(kept, called) {
     return [...new Set(kept.map((why) => this.#reason(why, called)).filter(Boolean))];
   }
@@ -158,30 +161,30 @@ export class Memory {
     const title = this.#titles.get(id) ?? "the note";
     const gone = this.#by.get(`notes ${id}`);
     const who = (one) => (one?.user ? called(one.user) : "someone");
-    if (gone?.gone) return `${who(gone)} took ${title} away meanwhile`;
-    // Taken away by what was undone just now: nobody misses where it lay.
+    if (gone?.gone) return `${who(gone)} removed ${title} in the meantime`;
+    // Removed by this undo itself: its position does not matter.
     if (!(id in this.#seen.notes)) return "";
-    // Who moves a note lays it on top as well, which nothing but its order in the list tells.
+    // Moving a note also raises it to the top, which only its order in the list shows.
     const told = kind !== "notes" || gone ? kind : "places";
     const by = this.#by.get(`${told} ${id}`);
     const did = { notes: "changed", places: "moved", texts: "wrote on" }[told];
-    return `${who(by)} ${did} ${title} meanwhile`;
+    return `${who(by)} ${did} ${title} in the meantime`;
   }
 }
 
-// What part of the board is seen: a point of the board is at `x + scale * its x` of the screen.
+// The visible part of the board: a point of the board is at `x + scale * its x` of the screen.
 
 export const toBoard = (view, at) => ({ x: (at.x - view.x) / view.scale, y: (at.y - view.y) / view.scale });
 export const toScreen = (view, at) => ({ x: at.x * view.scale + view.x, y: at.y * view.scale + view.y });
 
-/** Larger or smaller, so that what is at a point of the screen stays there. */
+/** Zoom so that the content at a point of the screen stays there. */
 export function zoomed(view, factor, at) {
   const scale = Math.min(Math.max(view.scale * factor, SCALE_MIN), SCALE_MAX);
   const fixed = toBoard(view, at);
   return { scale, x: at.x - fixed.x * scale, y: at.y - fixed.y * scale };
 }
 
-/** The view that shows all notes, with a margin around them; no larger than life. */
+/** The view that shows all notes with a margin, at most in original size. */
 export function fitted(notes, { width, height }) {
   const margin = { x: width < 640 ? 14 : 40, y: 100 };
   if (!notes.length) return { x: width / 2 - SIZE / 2, y: height / 2 - SIZE / 2, scale: 1 };
@@ -201,16 +204,18 @@ export function fitted(notes, { width, height }) {
   };
 }
 
-/** The view in which a note stands at the top, large enough to write on it: a phone's keyboard is
- * in front of all below. */
+/**
+ * The view with a note at the top, large enough to write on it: the keyboard of a phone covers the
+ * lower part.
+ */
 export function nearest(view, note, { width }) {
   const scale = Math.max(view.scale, 0.9);
   return { scale, x: width / 2 - (note.x + SIZE / 2) * scale, y: 110 - note.y * scale };
 }
 
-/** What the status says: whether all arrives, and what waits. */
+/** The text of the connection status and of pending changes. */
 export function statusOf(status, waiting, error) {
-  const wait = waiting ? `, ${waiting} ${waiting === 1 ? "change waits" : "changes wait"}` : "";
+  const wait = waiting ? `, ${waiting} pending ${waiting === 1 ? "change" : "changes"}` : "";
   if (status === "live") return waiting > 3 ? `saving${wait}` : "live";
   if (status === "away") return `offline${wait}`;
   if (status === "closed") return error ? `closed: ${error.message}` : "closed";

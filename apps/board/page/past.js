@@ -1,15 +1,15 @@
-// The slider: the board as it was at any step that the room still knows.
+// The slider: the board at any step in the room's history.
 
 import { nameOf, notesAsOf } from "./model.js";
 import { toast } from "./view.js";
 
 const PLAY_MS = 50;
-const PLAY_STEPS = 200; // from one end to the other, at the most
+const PLAY_STEPS = 200; // maximum number of steps of a playback
 
 const byId = (id) => document.getElementById(id);
 
 export class Past {
-  notes = null; // those of the step that is shown; null now
+  notes = null; // notes of the shown step; null if live
   #room;
   #client;
   #show;
@@ -17,9 +17,9 @@ export class Past {
   #shown = null;
   #busy = false;
   #playing = null;
-  #seen = new Map(); // what was loaded, by step
+  #seen = new Map(); // loaded snapshots by step
 
-  /** `client()` calls the server, `show()` is called when `notes` are others. */
+  /** `client()` calls the server, `show()` is called when `notes` have changed. */
   constructor(room, client, show) {
     this.#room = room;
     this.#client = client;
@@ -41,7 +41,7 @@ export class Past {
     try {
       info = await this.#client().rooms.get(this.#room);
     } catch (error) {
-      return toast(`The past cannot be seen now: ${error.message}`, true);
+      return toast(`Cannot load the history: ${error.message}`, true);
     }
     const slider = byId("slider");
     slider.min = info.floor;
@@ -69,7 +69,7 @@ export class Past {
     if (Number(slider.value) >= most) slider.value = least;
     const stride = Math.max(1, Math.ceil((most - least) / PLAY_STEPS));
     this.#playing = setInterval(() => {
-      if (this.#busy) return; // no faster than the server tells it
+      if (this.#busy) return; // one request at a time
       slider.value = Math.min(Number(slider.value) + stride, most);
       this.#go(Number(slider.value));
       if (Number(slider.value) >= most) this.#pause();
@@ -88,7 +88,7 @@ export class Past {
     byId("play").querySelector("use").setAttribute("href", `#i-${icon}`);
   }
 
-  // Of those that are wanted while one is under way, the last one counts.
+  // Of the steps requested during a load, only the last is loaded.
   async #go(step) {
     this.#wanted = step;
     if (this.#busy) return;
@@ -105,7 +105,7 @@ export class Past {
         this.#show();
       }
     } catch (error) {
-      toast(`This step cannot be seen: ${error.message}`, true);
+      toast(`Cannot load this step: ${error.message}`, true);
     } finally {
       this.#busy = false;
     }
@@ -123,7 +123,7 @@ export class Past {
 
   #told(at, step) {
     const of = `Step ${at} of ${byId("slider").max}`;
-    if (!step) return at ? of : "In the beginning";
+    if (!step) return at ? of : "At the start";
     const time = new Date(step.atMs).toLocaleTimeString();
     return `${of} · ${time}${step.by ? ` · ${nameOf(step.by)}` : ""}`;
   }

@@ -1,12 +1,12 @@
-// What is seen: notes, cursors, people. It draws what it is given, and touches only what differs.
-// What people write becomes text on the page, and never markup.
+// The display: notes, cursors and people. It updates only differences. User input becomes text,
+// never markup.
 
 import { hueOf, initials, nameOf, sizeOf, tiltOf, toScreen } from "./model.js";
 
 const byId = (id) => document.getElementById(id);
 const copyOf = (id) => byId(id).content.firstElementChild.cloneNode(true);
 
-/** Puts a text there, if it is another one. */
+/** Set a text if it differs. */
 export function say(element, text) {
   if (element.textContent !== text) element.textContent = text;
 }
@@ -16,7 +16,7 @@ export class View {
   #cursors = byId("cursors");
   #notes = new Map(); // by id: { element, shown }
   #pointers = new Map(); // by user
-  #hues = new Map(); // by user: nobody changes colour while present
+  #hues = new Map(); // by user: constant while a user is present
   #writing = null; // { id, area }
 
   /** `on.write(id, text)` is called with each change of a text, `on.written()` at its end. */
@@ -24,7 +24,7 @@ export class View {
     this.on = on;
   }
 
-  /** The id of the note that an element belongs to, if it does. */
+  /** The id of the note of an element, if any. */
   noteAt(element) {
     return element?.closest?.(".note")?.dataset.id;
   }
@@ -33,7 +33,7 @@ export class View {
     return this.#notes.get(id)?.element;
   }
 
-  /** All of it: what the board is, and what is seen of it. */
+  /** Draw the board in its current view. */
   draw({ notes, people, me, selected, view, past }) {
     const board = byId("board");
     board.style.setProperty("--x", `${view.x}px`);
@@ -88,7 +88,7 @@ export class View {
     element.dataset.size = sizeOf(note.text);
     element.classList.toggle("selected", selected);
     element.classList.toggle("taken", holder !== undefined);
-    element.setAttribute("aria-label", note.text || "An empty note");
+    element.setAttribute("aria-label", note.text || "Empty note");
     say(element.querySelector(".text"), note.text);
     say(element.querySelector("footer"), note.by);
     const tag = holder ? `${holder.person.name}${holder.person.writing ? " writes" : ""}` : "";
@@ -121,7 +121,7 @@ export class View {
       }
       const at = toScreen(view, person);
       element.style.transform = `translate(${Math.round(at.x)}px, ${Math.round(at.y)}px)`;
-      // At the right edge the name stands to the left of the pointer. About 8 px for each letter.
+      // At the right edge the name is to the left of the pointer. About 8 px for each letter.
       element.classList.toggle("edge", at.x > innerWidth - 32 - 8 * person.name.length);
       say(element.querySelector("span"), person.name);
     }
@@ -188,7 +188,7 @@ export class View {
     area.value = text;
     area.maxLength = most;
     area.spellcheck = false;
-    area.setAttribute("aria-label", "What the note says");
+    area.setAttribute("aria-label", "Text of the note");
     this.#writing = { id, area };
     area.addEventListener("input", () => this.on.write(id, area.value));
     area.addEventListener("blur", () => this.stopWriting());
@@ -210,7 +210,7 @@ export class View {
 
 let hiding = 0;
 
-/** Tells something at the foot of the page, for a while. */
+/** Show a message at the foot of the page for a while. */
 export function toast(text, wrong = false) {
   const element = byId("toast");
   element.textContent = text;

@@ -1,4 +1,4 @@
-// The cards that do something themselves: a timer to set, and the storm.
+// The interactive cards: timers and the storm.
 
 import { h, keyed, mark, put } from "/console/dom.js";
 import { count, plural } from "/console/format.js";
@@ -21,7 +21,7 @@ function draw() {
   keyed(byId("yours"), yours, (timer) => timer.id, (timer) => {
     const left = timer.due_ms - Date.now() - ahead;
     begun.set(timer.id, Math.max(left, 100));
-    const bar = h("progress", { max: begun.get(timer.id), value: 0, "aria-label": "Time that has passed" });
+    const bar = h("progress", { max: begun.get(timer.id), value: 0, "aria-label": "Elapsed time" });
     const words = h("span");
     const due = h("time");
     return {
@@ -35,7 +35,7 @@ function tick(timer, words, due, bar) {
   const left = timer.due_ms - Date.now() - ahead;
   const late = timer.late_ms;
   bar.value = late === null ? Math.min(begun.get(timer.id) - left, bar.max) : bar.max;
-  put(words, late === null ? (left > 0 ? "fires in" : "is on its way") : "arrived");
+  put(words, late === null ? (left > 0 ? "fires in" : "is being delivered") : "arrived");
   put(due, late === null ? (left > 0 ? `${(left / 1000).toFixed(1)} s` : "") : `${late.toFixed(1)} ms late`);
   mark(due, "came", late !== null);
 }

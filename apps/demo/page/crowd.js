@@ -1,9 +1,9 @@
-// Two small windows: the table of the bots, and the board, as they are now. Both are rooms.
+// Two small live views: the table of the bots and the board. Both are rooms.
 
 import { h, put } from "/console/dom.js";
 import { Live } from "/client.js";
 
-const NOTE = 200; // the size of a note on the board, each way
+const NOTE = 200; // the size of a note on the board, in both directions
 const byId = (id) => document.getElementById(id);
 
 export async function watch() {
@@ -12,7 +12,7 @@ export async function watch() {
 }
 
 async function watchTable(live) {
-  await fetch("/tictactoe/tables"); // which makes them
+  await fetch("/tictactoe/tables"); // creates the tables
   const room = await live.join("table:bots");
   const cells = Array.from({ length: 9 }, () => h("span"));
   const seats = ["X", "O"].map((marker) => ({ marker, element: h("p") }));
@@ -37,7 +37,7 @@ async function watchTable(live) {
 }
 
 async function watchBoard(live) {
-  // The room is there once somebody has come, and the board's own page gives tickets.
+  // The room exists after the first visit, and the board's page issues tickets.
   const answer = await fetch("/board/welcome/ticket", {
     method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify({ name: "visitor" }),
   });
@@ -66,7 +66,7 @@ async function watchBoard(live) {
   draw();
 }
 
-/** How places on the board become places in a small window that shows all notes. */
+/** Maps positions on the board to a small window that shows all notes. */
 function fitting(places, { clientWidth: wide, clientHeight: high }) {
   const xs = places.map(({ x }) => x), ys = places.map(({ y }) => y);
   const [left, top] = [Math.min(-400, ...xs) - 40, Math.min(-260, ...ys) - 30];
@@ -76,7 +76,7 @@ function fitting(places, { clientWidth: wide, clientHeight: high }) {
   return Object.assign(({ x, y }) => ({ x: x0 + (x - left) * scale, y: y0 + (y - top) * scale }), { scale });
 }
 
-/** An element for each item, which stays the same as long as the item is there. */
+/** An element for each item, kept while the item exists. */
 function each(known, parent, items, key, tag, update) {
   const seen = new Set(items.map(key));
   for (const [name, element] of known) {

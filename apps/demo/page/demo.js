@@ -1,5 +1,5 @@
-// The landing page. What it shows is counted outside the server, by what has started it; what is
-// clicked is passed on to there. While the server is away the page says so, and waits.
+// The landing page. Its figures are counted outside the server by the stage, which also runs its
+// commands. During a downtime the page shows it and waits.
 
 import { mark, put } from "/console/dom.js";
 import { plural, span } from "/console/format.js";
@@ -20,16 +20,16 @@ let goneAt = null;
 let starts = 0;
 let timer = 0;
 let busy = false;
-let plugged = false; // whether the server is about to go
+let plugged = false; // whether the server is about to be killed
 
-/** Ask the server. Raises what it says, or that it does not answer. */
+/** Call the server. Rejects with its error, or if it does not respond. */
 async function call(method, path, body) {
   const headers = { "content-type": "application/json", "onceward-demo": token };
   const answer = await fetch(path, { method, headers, body: body && JSON.stringify(body), cache: "no-store" })
     .catch(() => null);
   const said = await answer?.json().catch(() => null);
   if (answer?.ok && said) return said;
-  throw Object.assign(new Error(said?.detail ?? "The server does not answer."), { away: !said });
+  throw Object.assign(new Error(said?.detail ?? "Cannot reach the server."), { away: !said });
 }
 
 function show(state) {
@@ -41,28 +41,28 @@ function show(state) {
   showStorm(storm);
   byId("traffic").checked = state.traffic;
   byId("tenfold").setAttribute("aria-pressed", String(state.tenfold));
-  put(byId("worker-said"), machines.worker_kills === 0 ? "In the middle of its jobs, by SIGKILL."
-    : `${machines.workers_up} of ${machines.workers} at work; ${plural(machines.worker_kills, "was", "were")} killed.`);
+  put(byId("worker-said"), machines.worker_kills === 0 ? "In the middle of its jobs, with SIGKILL."
+    : `${machines.workers_up} of ${machines.workers} running; ${machines.worker_kills} killed.`);
   const stopped = state.orders.stopped + state.timers.stopped;
-  put(byId("tenfold-said"), stopped === 0 ? "All at once, and under the same keys."
-    : `${plural(stopped, "repeat was", "repeats were")} known by ${stopped === 1 ? "its key" : "their keys"}, and stopped.`);
-  put(byId("plug-said"), machines.server_kills === 0 ? "Of the server, by SIGKILL. This page waits for it."
-    : `Killed ${plural(machines.server_kills, "time")}; the last time it was away for ${span(machines.away_ms)}.`);
-  put(byId("running"), `Running: the server, ${plural(machines.workers, "worker")}, and the program that keeps them`
-    + " and does the counting. Ctrl-C in its terminal ends all of it.");
+  put(byId("tenfold-said"), stopped === 0 ? "At the same time, with the same keys."
+    : `${plural(stopped, "duplicate")} detected by ${stopped === 1 ? "its key" : "their keys"}.`);
+  put(byId("plug-said"), machines.server_kills === 0 ? "With SIGKILL. This page waits for it."
+    : `Killed ${plural(machines.server_kills, "time")}; the last downtime was ${span(machines.away_ms)}.`);
+  put(byId("running"), `Running: the server, ${plural(machines.workers, "worker")}, and the program that starts them`
+    + " and counts. Press Ctrl-C in its terminal to stop everything.");
 }
 
-/** Say whether the server is there, and for how long it was not, if it was away. */
+/** Show whether the server responds, and its downtime. */
 function lit(there, awayMs = null) {
   const light = byId("light");
   for (const button of [...buttons, set]) button.disabled = !there;
   if (there) {
     showStorm(storm);
-    put(light, awayMs === null ? "The server is there" : `The server is back, after ${span(awayMs)}`);
+    put(light, awayMs === null ? "The server is running" : `The server is back; it was down for ${span(awayMs)}`);
     goneAt = null;
   } else {
     goneAt ??= performance.now();
-    put(light, `The server is away, for ${span(performance.now() - goneAt)} by now`);
+    put(light, `The server has been down for ${span(performance.now() - goneAt)}`);
   }
   mark(light, "good", there);
   mark(light, "bad", !there);
@@ -90,7 +90,7 @@ async function look() {
   timer = setTimeout(look, pause);
 }
 
-/** How long the server was away, if it was: as its keeper says, or else as it was seen from here. */
+/** The downtime of the server: as reported by the stage, or as seen from here. */
 function away({ server_starts: now, away_ms: ms }) {
   const again = starts > 0 && now > starts;
   starts = now;
@@ -98,7 +98,7 @@ function away({ server_starts: now, away_ms: ms }) {
   return goneAt === null ? null : performance.now() - goneAt;
 }
 
-/** Want something to be done. What is refused is said where it was wanted. */
+/** Send a command; show an error next to its button. */
 async function want(order, wrong = byId("wrong")) {
   put(wrong, "");
   try {

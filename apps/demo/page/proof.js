@@ -1,4 +1,4 @@
-// What was acknowledged and what came of it: figures, the last minute, and what has happened.
+// Acknowledged messages and their effects: figures, the last minute, and events.
 
 import { h, keyed, mark, put, s } from "/console/dom.js";
 import { count, time } from "/console/format.js";
@@ -10,16 +10,16 @@ const LEAST = 6; // so that a few messages do not look like many
 const byId = (id) => document.getElementById(id);
 
 const KINDS = {
-  orders: ["Orders", "sent by an impatient sender, made parcels, brought to a carrier by workers"],
-  timers: ["Timers", "set by a program, and received by it"],
+  orders: ["Orders", "sent with duplicates, turned into parcels, delivered to a carrier by workers"],
+  timers: ["Timers", "created by a program, and received by it"],
 };
 const FIGURES = {
   acknowledged: "acknowledged",
   in_effect: "took effect",
-  under_way: "under way",
+  under_way: "in progress",
   lost: "lost",
   doubled: "doubled",
-  stopped: "repeats stopped",
+  stopped: "duplicates stopped",
 };
 const PROOF = ["lost", "doubled"];
 
@@ -71,12 +71,12 @@ function verdict(...books) {
   const traffic = books.pop();
   const sum = (figure) => books.reduce((total, book) => total + book[figure], 0);
   const wrong = [[sum("lost"), "lost"], [sum("doubled"), "doubled"]].filter(([number]) => number > 0);
-  if (wrong.length) return `${wrong.map(([number, what]) => `${count(number)} ${what}`).join(", ")}: that must not be`;
-  if (sum("acknowledged") === 0) return traffic ? "Counting" : "Nothing was sent yet";
+  if (wrong.length) return `${wrong.map(([number, what]) => `${count(number)} ${what}`).join(", ")}: a guarantee is violated`;
+  if (sum("acknowledged") === 0) return traffic ? "Counting" : "No messages sent yet";
   return "Nothing lost, nothing doubled";
 }
 
-/** Upwards what was acknowledged in each second, downwards what took effect in it. */
+/** Upwards the acknowledged messages of each second, downwards their effects. */
 function draw(beats) {
   const most = Math.max(LEAST, ...beats.map(([up, down]) => Math.max(up, down)));
   const high = (value) => (value / most) * (HIGH / 2 - 4);
@@ -90,7 +90,7 @@ function draw(beats) {
   });
   const total = beats.reduce((sum, [up]) => sum + up, 0);
   const kills = beats.filter(([, , killed]) => killed).length;
-  set(byId("beats"), "aria-label", `The last minute: ${count(total)} acknowledged, and ${kills} seconds with a kill`);
+  set(byId("beats"), "aria-label", `The last minute: ${count(total)} acknowledged, ${kills} seconds with a kill`);
 }
 
 function set(element, name, value) {

@@ -1,4 +1,4 @@
-// Phones that text the game. What they say becomes text on the page, and never markup.
+// Simulated phones that text the game. Their texts are never rendered as markup.
 
 const FIRST = 2025550101;
 const PAUSE_MS = 1000;
@@ -9,7 +9,7 @@ const phones = new Map();
 const texts = new Map();
 const byId = (id) => document.getElementById(id);
 
-/** The first number that no phone has. */
+/** The first free number. */
 function freeNumber() {
   let number = FIRST;
   while (phones.has(`+1${number}`)) {
@@ -40,7 +40,7 @@ function addPhone(number = freeNumber()) {
   return phone;
 }
 
-/** Show a text once for its id; one that is there already changes its state. */
+/** Show a text once for its id; a known one changes its state. */
 function show({ phone: number, id, text, sent }, state = "") {
   let item = texts.get(id);
   if (item === undefined) {
@@ -54,7 +54,7 @@ function show({ phone: number, id, text, sent }, state = "") {
   item.className = `${sent ? "mine" : "theirs"} ${state}`.trim();
 }
 
-/** As `crypto.randomUUID` would do, which is there over HTTPS and on this machine alone. */
+/** Like `crypto.randomUUID`, which is available only over HTTPS and on localhost. */
 function randomId() {
   const bytes = crypto.getRandomValues(new Uint8Array(16));
   return Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("");
@@ -73,7 +73,7 @@ async function send(number, text) {
   }
 }
 
-/** Deliver a text, and again if no answer comes: it has the same id, and so counts once. */
+/** Send a text, and repeat it with the same id until there is a response. */
 async function post(body) {
   for (let left = TRIES; ; left--) {
     const answer = await fetch(api, {
@@ -88,7 +88,7 @@ async function post(body) {
       return;
     }
     if (left === 1) {
-      throw new Error("the server does not answer");
+      throw new Error("cannot reach the server");
     }
     await pause();
   }
@@ -98,7 +98,7 @@ async function listen() {
   let after = null;
   for (;;) {
     try {
-      // The first time it is answered at once, and then when there is something.
+      // The first request returns at once, later ones when there is news.
       const answer = await fetch(after === null ? api : `${api}?after=${after}`);
       if (!answer.ok) {
         throw new Error((await answer.json()).detail);

@@ -1,4 +1,5 @@
-// One player at a page. A room rings when there is news; what it is, only this player is told.
+// The page of one player. A room signals news; the news themselves are loaded with the player's
+// token.
 
 import { Live } from "/client.js";
 
@@ -12,7 +13,7 @@ const heard = new Set();
 let due = [];
 let ahead = 0;
 
-/** A token from behind the # of the address, or from before; in dev mode, a name will do. */
+/** The token after the # of the URL, or the stored one; in dev mode, a name is enough. */
 function token() {
   const given = new URLSearchParams(location.hash.slice(1)).get("token");
   if (given !== null) {
@@ -27,27 +28,27 @@ async function call(path, options = {}) {
     ...options,
     headers: { Authorization: `Bearer ${token()}`, "Content-Type": "application/json" },
   });
-  const said = await answer.json().catch(() => ({ detail: "the server does not answer" }));
+  const said = await answer.json().catch(() => ({ detail: "cannot reach the server" }));
   if (!answer.ok) {
     throw Object.assign(new Error(said.detail), { final: answer.status < 500 });
   }
   return said;
 }
 
-/** As `crypto.randomUUID` would do, which is there over HTTPS and on this machine alone. */
+/** Like `crypto.randomUUID`, which is available only over HTTPS and on localhost. */
 function randomId() {
   const bytes = crypto.getRandomValues(new Uint8Array(16));
   return Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("");
 }
 
-/** Do something, and again if no answer comes: it has the same id, and so counts once. */
+/** Send a command, and repeat it with the same id until there is a response. */
 async function send(text) {
   const body = JSON.stringify({ id: randomId(), text });
   for (let left = TRIES; ; left--) {
     try {
       await call("texts", { method: "POST", body });
       if (live?.state === "connecting") {
-        live.wake(); // whoever answers can be connected to, without the rest of a pause
+        live.wake(); // the server responds, so reconnect without waiting
       }
       return;
     } catch (error) {
@@ -92,7 +93,7 @@ function gameItem({ nick, mine, due_ms }) {
   const item = document.createElement("li");
   item.dataset.nick = nick;
   const words = document.createElement("span");
-  words.textContent = mine === null ? `${nick} waits for you.` : `You threw ${mine} at ${nick}.`;
+  words.textContent = mine === null ? `${nick} is waiting for you.` : `You threw ${mine} at ${nick}.`;
   item.append(words);
   if (due_ms !== null) {
     const left = document.createElement("time");

@@ -1,5 +1,5 @@
-// A page to play at. What is shown comes from the table's room; what is done goes to the server,
-// which says whether it may be. The page decides nothing.
+// The page to play on. The table's room has the state; actions go to the server, which decides
+// whether they are allowed.
 
 import { Live } from "/client.js";
 
@@ -25,8 +25,10 @@ let asking = false;
 let again = false;
 let watching = null;
 
-/** The token after the # of the address, and a lane to wait in; or those from before. In dev mode, a name
- * is enough. */
+/**
+ * The token after the # of the URL, and a lane to wait in; or the stored ones. In dev mode, a name
+ * is enough.
+ */
 function token() {
   const given = new URLSearchParams(location.hash.slice(1));
   if (given.has("token")) {
@@ -37,7 +39,9 @@ function token() {
   return sessionStorage.getItem("token");
 }
 
-/** Ask, and again while nobody answers: whatever is asked here can be asked twice. */
+/**
+ * Call the server, and repeat the call until there is a response. All calls here are idempotent.
+ */
 async function call(method, path, body) {
   const headers = { Authorization: `Bearer ${token()}`, "Content-Type": "application/json" };
   for (let left = TRIES; ; left--) {
@@ -45,12 +49,12 @@ async function call(method, path, body) {
     const said = await answer?.json().catch(() => null);
     if (answer?.ok && said) {
       if (live?.state === "connecting") {
-        live.wake(); // whoever answers can be connected to, without the rest of a pause
+        live.wake(); // the server responds, so reconnect without waiting
       }
       return said;
     }
     if (left === 1 || (said && answer.status < 500)) {
-      throw Object.assign(new Error(said?.detail ?? "The server does not answer. Try again."), { code: said?.code });
+      throw Object.assign(new Error(said?.detail ?? "Cannot reach the server. Try again later."), { code: said?.code });
     }
     await new Promise((resolve) => setTimeout(resolve, PAUSE_MS));
   }
@@ -58,7 +62,7 @@ async function call(method, path, body) {
 
 const at = (what) => `/v1/tables/${encodeURIComponent(table)}${what}`;
 
-/** Do something at the table; what may not be is said, and changes nothing. */
+/** Act at the table; shows the error of a rejected action. */
 async function act(what, body = {}) {
   byId("wrong").textContent = "";
   try {
@@ -72,7 +76,7 @@ async function act(what, body = {}) {
   }
 }
 
-/** Find out where one is. However much changes, one question is under way. */
+/** Load the user's place, with one request at a time. */
 async function look() {
   if (asking) {
     again = true;
@@ -88,7 +92,7 @@ async function look() {
         place = found;
         draw();
       } else {
-        again = true; // one has gone to another table meanwhile
+        again = true; // the user has moved to another table
       }
     } while (again);
   } finally {
@@ -140,7 +144,7 @@ function drawPlayers(game) {
   }
 }
 
-/** Write a text unless it is there already: what is read out is read once. */
+/** Set a text if it differs, so that screen readers read it once. */
 function put(id, text) {
   if (byId(id).textContent !== text) {
     byId(id).textContent = text;
@@ -149,7 +153,7 @@ function put(id, text) {
 
 const named = (user, mine) => (mine ? `${user} (you)` : user);
 
-/** Those who wait, as the live view has them: the first ones of each lane, by priority and number. */
+/** The waitlist from the live view: the first entries of each lane, by priority and number. */
 function drawWaitlist() {
   const lanes = room?.map("line").whole() ?? {};
   const rank = ({ lane }) => [lanes[lane]?.priority ?? 0, lanes[lane]?.tier ?? 0, lanes[lane]?.size ?? 1];
@@ -162,7 +166,7 @@ function drawWaitlist() {
   byId("waitlist").replaceChildren(...waiting.map((one) => waiter(one, several ? lanes[one.lane] : undefined)));
   const shown = waiting.reduce((sum, { size }) => sum + size, 0);
   const total = state().waiting ?? 0;
-  byId("more").textContent = total === 0 ? "Nobody is waiting." : total > shown ? `and ${total - shown} more` : "";
+  byId("more").textContent = total === 0 ? "No players are waiting." : total > shown ? `and ${total - shown} more` : "";
 }
 
 function waiter({ lane, number, size, users }, of) {
@@ -190,7 +194,7 @@ function drawBoard(cellsNow, active, over) {
     const mark = cellsNow[number];
     cell.textContent = mark;
     const open = active && mark === "";
-    // It stays in the order of tabs, so that the keyboard keeps its place.
+    // It stays in the tab order, so that the keyboard focus is kept.
     cell.setAttribute("aria-disabled", String(!open));
     const where = `row ${Math.floor(number / 3) + 1}, column ${(number % 3) + 1}`;
     cell.setAttribute("aria-label", `${where}: ${mark || "empty"}`);
@@ -226,7 +230,7 @@ function ended({ outcome, players }) {
   return `${winners} won${why}`;
 }
 
-/** What one can do now. */
+/** What the user can do now. */
 function rank() {
   if (state().paused) {
     return "The table is paused.";
@@ -241,7 +245,7 @@ function rank() {
   return "You are watching. Join the table to play.";
 }
 
-/** For how long something lasts; it changes every second, so it is not read out. */
+/** Remaining times; they change every second, so screen readers skip them. */
 function times() {
   const { paused, starts_ms: startsMs, pace_ms: paceMs = 0, paced_ms: pacedMs = 0 } = state();
   if (paused) {
@@ -261,7 +265,7 @@ function duration(ms) {
   return seconds < 90 ? `${seconds}\u00a0s` : `${Math.round(seconds / 60)}\u00a0min`;
 }
 
-/** Let the clocks run down. */
+/** Update the clocks. */
 function count() {
   for (const section of byId("players").children) {
     const seat = seats()[section.dataset.marker];
@@ -291,7 +295,7 @@ async function replay() {
   next(0);
 }
 
-/** Who plays best at ranked tables; it changes with the end of a game. */
+/** The ranking of ranked tables; it changes at the end of a game. */
 async function rankAll() {
   const ranked = club.tables.find(({ id }) => id === table)?.kind === "ranked";
   const { leaders } = ranked ? await call("GET", "/v1/ladders/tictactoe?limit=10") : { leaders: [] };
@@ -308,17 +312,17 @@ async function rankAll() {
 
 async function sit(id) {
   room?.leave();
-  room = null; // until the other one is there
+  room = null; // until the other room is joined
   table = id;
   place = { role: "" };
-  drawBoard(Array(9).fill(""), false, false); // nobody may move before all is there
+  drawBoard(Array(9).fill(""), false, false); // no moves until the room is loaded
   byId("message").textContent = "";
   for (const button of byId("tables").children) {
     button.setAttribute("aria-current", String(button.dataset.table === id));
   }
   const joined = await live.join(club.tables.find((one) => one.id === id).room);
   if (table !== id) {
-    joined.leave(); // one has gone on to yet another table
+    joined.leave(); // the user has moved on to yet another table
     return;
   }
   room = joined;

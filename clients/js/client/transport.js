@@ -83,7 +83,7 @@ export class Transport {
         away = /^50[234]$/.test(answer.status) && !afterMs; // of a proxy whose server is down
       } catch (lost) {
         if (signal?.aborted) throw signal.reason;
-        // Without a connection, the request was not sent. Browsers do not tell.
+        // Without a connection, the request was not sent. Browsers do not report this.
         sent = lost.cause?.code !== "ECONNREFUSED";
         const why = `cannot reach ${this._url}: ${lost.message}`;
         error = new OncewardError(why, { code: "unreachable", retry: true });

@@ -56,7 +56,7 @@ class EndpointsOperations(Operations):
     async def list(
         self, *, after: str = "", limit: int = 100, everyone: bool = False
     ) -> api.EndpointPage:
-        """List one's endpoints, or those of all callers.
+        """List your endpoints, or those of all callers.
 
         - `after`: The cursor of the next page.
         - `limit`: The maximum number of entries in the response.

@@ -68,7 +68,7 @@ class MessagesOperations(Operations):
     ) -> list[api.MessageVerdict]:
         """Send many messages.
 
-        With the header Idempotency-Key, messages do not need keys of their own.
+        With the header Idempotency-Key, messages do not need separate keys.
 
         - `queue`: The name of the queue.
         - `messages`: Messages with `body`, and with `key` and other options.

@@ -106,7 +106,7 @@ class TimersOperations(Operations):
         after: str = "",
         limit: int = 100,
     ) -> api.TimerPage:
-        """List one's timers, or the application's.
+        """List your timers, or the application's.
 
         - `prefix`: The beginning of the ids.
         - `state`: The state of the timers; by default, any.

@@ -67,7 +67,7 @@ class Guest:
         return note
 
     def puts_up(self, text: str) -> Any:
-        self.page.get_by_role("button", name="Note", exact=True).click()
+        self.page.get_by_role("button", name="Add note", exact=True).click()
         self.page.locator("textarea").fill(text)
         self.page.keyboard.press("Escape")
         return self.reads(text)
@@ -185,7 +185,7 @@ def test_what_one_does_is_seen_by_the_other(ann_and_ben: tuple[Guest, Guest]) ->
     # The name is the other's to see as soon as it is changed.
     ann.page.locator("#me").click()
     ann.page.locator("#called").fill("Ann Lee")
-    ann.page.get_by_role("button", name="That is me").click()
+    ann.page.get_by_role("button", name="Save name").click()
     ben.page.locator('#people li[aria-label="Ann Lee"]').wait_for()
 
 
@@ -204,7 +204,7 @@ def test_both_edit_while_one_is_offline_and_agree_in_the_end(
     ben.reads("Plans").press("Enter")
     ben.page.locator("textarea").fill("Big plans")
     ben.page.keyboard.press("Escape")
-    ben.sees("changes wait")
+    ben.sees("pending changes")
     ann.puts_up("From Ann")
     ann.drags("Plans", -150, 80)
     ann.reads("Doubts").press("Delete")
@@ -261,7 +261,7 @@ def test_undo_takes_back_ones_own_last_step_and_says_why_when_it_cannot(
     ann.waits_for("First", theirs)
     name = ben.page.locator("#me").get_attribute("aria-label")
     ann.undo()
-    ann.is_told(f"{name} moved “First” meanwhile")
+    ann.is_told(f"{name} moved “First” in the meantime")
     ann.settles()
     assert ann.place("First") == theirs
 
@@ -295,7 +295,7 @@ def test_the_slider_shows_the_board_as_it_was_and_brings_it_back(
     ann.reads("Keep me")
     assert ann.page.locator(".note").count() == 1
     ben.reads("Later")  # for the others it is now
-    ann.page.get_by_role("button", name="Bring this back").click()
+    ann.page.get_by_role("button", name="Restore this step").click()
     ben.reads("Keep me")
     ann.undo()
     ben.reads("Later")

@@ -38,7 +38,7 @@ async def test_a_report_is_brought_back() -> None:
 
 @pytest.mark.parametrize("status", [401, 403, 404, 408, 409, 429, 503])
 async def test_a_bureau_that_has_done_nothing_says_so(status: int) -> None:
-    with pytest.raises(NotDone, match=f"answered {status}") as told:
+    with pytest.raises(NotDone, match=f"responded with {status}") as told:
         await pull(plain(status, b"{}", "Retry-After: 3"))
     assert not isinstance(told.value, calls.Refused), "it may be asked again"
     assert (told.value.after_s, told.value.not_before_s) == (None, 3)
@@ -46,7 +46,7 @@ async def test_a_bureau_that_has_done_nothing_says_so(status: int) -> None:
 
 @pytest.mark.parametrize("status", [400, 410, 422])
 async def test_a_bureau_that_will_not_says_so(status: int) -> None:
-    with pytest.raises(calls.Refused, match=f"answered {status}: no such person"):
+    with pytest.raises(calls.Refused, match=f"responded with {status}: no such person"):
         await pull(plain(status, b"no such person"))
 
 
@@ -65,7 +65,7 @@ async def test_no_more_is_read_of_an_answer_than_can_be_kept() -> None:
     spaces = b" " * (limits.ANSWER_BYTES_MAX - len(REPORT))
     assert (await pull(plain(200, REPORT + spaces)))["number"] == "B1"
     for status in (200, 422):
-        with pytest.raises(Retry, match=f"answered {status} with too many bytes"):
+        with pytest.raises(Retry, match=f"responded with {status} and too many bytes"):
             await pull(plain(status, REPORT + spaces + b" "))
 
 
@@ -73,7 +73,7 @@ async def test_nothing_was_pulled_where_nobody_listens() -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{taken.getsockname()[1]}"
-        with pytest.raises(NotDone, match="cannot be reached"):
+        with pytest.raises(NotDone, match="cannot connect"):
             await calls.pull(url, "006", {}, key=None, timeout_s=30)
 
 
@@ -89,7 +89,7 @@ async def test_nothing_was_pulled_where_no_connection_comes_about(
             waiting.setblocking(False)
             waiting.connect_ex(deaf.getsockname())
         url = f"http://127.0.0.1:{deaf.getsockname()[1]}"
-        with pytest.raises(NotDone, match="cannot be reached"):
+        with pytest.raises(NotDone, match="cannot connect"):
             await calls.pull(url, "006", {}, key=None, timeout_s=30)
 
 
@@ -97,7 +97,7 @@ async def test_a_report_is_kept_only_if_it_fits_however_short_it_was_written() -
     line = '{"kind":"","balance":9e15,"limit":9e15}'
     lines = ",".join([line] * (limits.ANSWER_BYTES_MAX // (len(line) + 1) - 10))
     rest = '"number":"B1","score":700,"verification":{"name":true,"address":true}'
-    with pytest.raises(msgspec.ValidationError, match="300,000 can be kept"):
+    with pytest.raises(msgspec.ValidationError, match="at most 300,000 can be stored"):
         await pull(plain(200, f'{{{rest},"tradelines":[{lines}]}}'.encode()))
 
 
@@ -114,7 +114,9 @@ async def test_a_result_is_told(status: int) -> None:
             assert await calls.deliver(url, "job-1", {"kind": "decision"}) == str(status)
         else:
             # What speaks of this result alone is final.
-            with pytest.raises(Fail if status in (400, 422) else Retry, match=f"answered {status}"):
+            with pytest.raises(
+                Fail if status in (400, 422) else Retry, match=f"responded with {status}"
+            ):
                 await calls.deliver(url, "job-1", {"kind": "decision"})
 
 

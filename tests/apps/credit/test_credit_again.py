@@ -157,7 +157,7 @@ async def test_what_cannot_be_pulled_again_is_refused(patched: pytest.MonkeyPatc
         await take(credit, 1)
         await world.pulling.wait()
         for reason in ("", "  ", "x" * 1_001):
-            with pytest.raises(BadInput, match="a reason has"):
+            with pytest.raises(BadInput, match="a reason must have"):
                 await credit.pull_again(ORGANISATION, FIRST, reason=reason, by="ann", key="k")
         with pytest.raises(AlreadyEnded, match="running"):
             await credit.pull_again(ORGANISATION, FIRST, reason="r", by="ann", key="k")
@@ -229,7 +229,7 @@ async def test_a_report_that_was_entered_wrongly_can_be_corrected(
         await credit.app.queues.settle(id_, "pull", done=True, result=wrong)
         job = await ended(credit.app, id_)
         assert (job.state, job.attempt) == ("in_doubt", 1)
-        assert "settled anew: what was said to be its report is none" in job.reason
+        assert "settled again: the entered report is invalid" in job.reason
         await credit.app.queues.retry(id_)
         assert (await ended(credit.app, id_)).state == "in_doubt"
         await credit.app.queues.settle(id_, "pull", done=True, result=REPORT)

@@ -206,14 +206,14 @@ def test_a_case_in_doubt_is_settled_by_a_person(server: ServerProcess) -> None:
     assert said.startswith("1 job redriven\n1 of them had a step in doubt")
     assert _ended(server, place) == (id_, "in_doubt")
     shown = credit.said("show", ORGANISATION, opportunity(number))
-    assert "the bureau answered 500" in " ".join(shown.split())
+    assert "the bureau responded with 500" in " ".join(shown.split())
     [status] = [one for one in World.results if one["opportunity"] == opportunity(number)]
     assert (status["kind"], status["value"]["state"]) == ("status", "in_doubt")
-    assert "the bureau answered 500" in status["value"]["reason"]
+    assert "the bureau responded with 500" in status["value"]["reason"]
     # The bureau's office knows of the pull: so its report is entered.
     settle = ("settle", ORGANISATION, opportunity(number), "--reason", "ticket 7")
     line, _ = credit.refused(*settle, "--done", '{"number": "B7"}')
-    assert "this is not a report" in line
+    assert "invalid report" in line
     said = credit.said(*settle, "--done", REPORT.decode())
     assert said == f"Settled {id_} as made: ticket 7\n"
     assert _ended(server, place) == (id_, "succeeded")

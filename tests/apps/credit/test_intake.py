@@ -180,7 +180,7 @@ async def test_the_session_is_neither_stored_nor_logged(
         await post(caller, envelope(organisation="00D000000000002EAA"))
         assert (await caller.ok("GET", PLACE))["states"] == ["queued"]
         assert all(SESSION.encode() not in record.value for record in apps.records.values())
-        assert "refused" in caplog.text
+        assert "rejected" in caplog.text
         assert SESSION not in caplog.text
         assert SECRET not in caplog.text
 

@@ -32,10 +32,10 @@ def test_certificates_are_taken_as_they_are_written_elsewhere() -> None:
 @pytest.mark.parametrize(
     ("change", "why"),
     [
-        ({"CREDIT_SECRET": ""}, "anybody could send"),
+        ({"CREDIT_SECRET": ""}, "anyone could send"),
         ({"CREDIT_SECRET": "short"}, "at least 16"),
         ({"CREDIT_SECRET": "with/slashes/in/it/and/long"}, "letters and digits"),
-        ({"CREDIT_ORGANISATIONS": ""}, "name the organisations"),
+        ({"CREDIT_ORGANISATIONS": ""}, "to the organisations"),
         ({"CREDIT_ORGANISATIONS": "me"}, "not the id"),
         ({"CREDIT_CERTIFICATES": "ab"}, "64 hex digits"),
         ({"CREDIT_CERTIFICATES": "x" * 64}, "64 hex digits"),
@@ -49,8 +49,8 @@ def test_certificates_are_taken_as_they_are_written_elsewhere() -> None:
         ({"CREDIT_SALESFORCE": "https://"}, "a URL, as in https://"),
         ({"CREDIT_SALESFORCE": "http://[::1"}, "a URL, as in https://"),
         ({"CREDIT_SALESFORCE": "http://org.example:99999"}, "a URL, as in https://"),
-        ({"CREDIT_BUREAU_AUTHORIZATION": "Bearer a\r\nb"}, "plain characters"),
-        ({"CREDIT_COLOUR": "red"}, "there is no setting"),
+        ({"CREDIT_BUREAU_AUTHORIZATION": "Bearer a\r\nb"}, "printable ASCII"),
+        ({"CREDIT_COLOUR": "red"}, "unknown setting"),
     ],
 )
 def test_what_cannot_be_is_refused_and_named(change: dict[str, str], why: str) -> None:
@@ -97,7 +97,7 @@ def test_the_function_that_decides_is_named_by_a_setting() -> None:
         ("", "set CREDIT_DECIDE to your function"),
         ("no.such.module:decide", "No module named"),
         ("apps.credit.decision:no_such", "no attribute 'no_such'"),
-        ("apps.credit.decision", "cannot be loaded"),
+        ("apps.credit.decision", "cannot load"),
         ("apps.credit.decision:SCORE_GOOD", "is not a function"),
     ],
 )

@@ -163,16 +163,16 @@ def test_a_long_text_is_read_as_it_is() -> None:
         ("no body", "the envelope has no body"),
         ("no record", "a notification has no sObject"),
         ("no action", "the notifications have no ActionId"),
-        ("no namespace", "Envelope may not stand as the first element"),
-        ("an unknown element", "Surprise may not stand in notifications"),
-        ("two bodies", "Body is there twice"),
-        ("a field twice", "Name is there twice"),
-        ("a field twice, of two namespaces", "the field Name is there twice"),
-        ("elements in a field", "Name has elements in it"),
-        ("text between elements", "there is text in notifications"),
+        ("no namespace", "unexpected element Envelope as the first element"),
+        ("an unknown element", "unexpected element Surprise in notifications"),
+        ("two bodies", "Body is repeated"),
+        ("a field twice", "Name is repeated"),
+        ("a field twice, of two namespaces", "the field Name is repeated"),
+        ("elements in a field", "unexpected elements in Name"),
+        ("text between elements", "unexpected text in notifications"),
         ("a record of another kind", "Opportunity, not 'Contact'"),
         ("another encoding", "not 'ISO-8859-1'"),
-        ("cut off", "this is not XML"),
+        ("cut off", "invalid XML"),
     ],
 )
 def test_a_refusal_says_what_is_amiss(name: str, told: str) -> None:
@@ -188,7 +188,7 @@ def test_all_that_is_missing_is_named() -> None:
 
 
 def test_of_a_long_name_the_beginning_is_shown() -> None:
-    with pytest.raises(BadInput, match=f"^{'a' * 40} may not stand in notifications"):
+    with pytest.raises(BadInput, match=f"^unexpected element {'a' * 40} in notifications"):
         soap.read(replaced(b"<ActionId>", b"<%s/><ActionId>" % (b"a" * 100)))
     with pytest.raises(BadInput, match=f"not '{'a' * 40}'"):
         soap.read(replaced(b"sf:Opportunity", b"a" * 100))

@@ -71,12 +71,12 @@ async def test_a_database_that_has_seen_a_storm_is_not_waited_for(tmp_path: Path
 
     async with app:
         await app.run(seen)
-    with pytest.raises(BadInput, match="name another"):
+    with pytest.raises(BadInput, match="use another"):
         await storm.run()
 
 
 async def test_a_process_that_cannot_start_says_why(tmp_path: Path) -> None:
-    with pytest.raises(OncewardError, match=r"server has ended: .*nonsense"):
+    with pytest.raises(OncewardError, match=r"server has exited: .*nonsense"):
         await Storm(TENTH[0], "nonsense://", tmp_path).run()
 
 
@@ -92,11 +92,11 @@ def test_what_goes_wrong_is_told() -> None:
     course.pulled.most, course.doubts = 1, 2
     assert course.violations() == ["2 cases were in doubt after 1 deaths"]
     course.doubts, course.told.twice = 1, 1
-    assert course.violations() == ["1 results came under two ids, or changed"]
+    assert course.violations() == ["1 results had two ids or changed"]
     course.told.twice, course.acknowledged = 0, 7
-    assert course.violations() == ["1 notifications are not acknowledged"]
+    assert course.violations() == ["1 notifications were not acknowledged"]
     course.acknowledged, course.decided = 8, 1
-    assert course.violations() == ["1 applications are not decided"]
+    assert course.violations() == ["1 applications were not decided"]
     course.decided, course.pulled.done = 2, 3
     assert course.violations() == ["there were 3 pulls for 2 applications"]
     course.pulled.done, course.accepted = 2, 3
@@ -104,9 +104,9 @@ def test_what_goes_wrong_is_told() -> None:
     course.accepted, course.causes = 2, {"acknowledged": 6, "unknown": 1}
     assert len(course.violations()) == 1
     course.causes = {"acknowledged": 6}
-    assert course.violations() == ["7 repeats have the causes {'acknowledged': 6}"]
+    assert course.violations() == ["7 repeats, but causes {'acknowledged': 6}"]
     course.repeats = 5
-    assert course.violations() == ["5 repeats have the causes {'acknowledged': 6}"]
+    assert course.violations() == ["5 repeats, but causes {'acknowledged': 6}"]
 
 
 @pytest.mark.parametrize(

@@ -114,8 +114,8 @@ class Demo(Shown):
         return found[1]
 
     def hear_of_restart(self) -> None:
-        """Wait until it says that the server has started again."""
-        self.said = self._read("has started again")
+        """Wait until it says that the server has restarted."""
+        self.said = self._read("has restarted")
 
     def stop(self, number: signal.Signals) -> tuple[str, int]:
         """What it says in the end, and its exit code."""

@@ -41,7 +41,7 @@ async def test_who_is_killed_comes_back_and_tells_how_long_it_was_away(tmp_path:
 
 async def test_who_cannot_be_started_is_given_up_with_what_it_says(tmp_path: Path) -> None:
     child = kept(tmp_path, "raise SystemExit('no such database')", asyncio.Queue())
-    with pytest.raises(OncewardError, match="child has ended: no such database"):
+    with pytest.raises(OncewardError, match="child has exited: no such database"):
         await child.run()
 
 

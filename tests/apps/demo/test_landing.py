@@ -27,7 +27,7 @@ async def test_without_its_stage_the_page_is_there_and_says_that_nobody_answers(
         for method, path, body in (("GET", "/demo/state", None), ("POST", "/demo/do", {})):
             answer = await caller(method, path, body)
             assert answer.status == 503
-            assert "is it ending?" in answer.json["detail"]
+            assert "is it stopping?" in answer.json["detail"]
 
 
 async def test_it_gives_a_way_into_the_console_that_counts_once() -> None:

@@ -24,6 +24,6 @@ def test_settings_go_through_an_environment() -> None:
     "environment", [{}, {**TOLD.environment(), "DEMO_PORT": "http"}, {"DEMO_NONE": "1"}]
 )
 def test_who_starts_a_process_by_hand_is_told_what_does(environment: dict[str, str]) -> None:
-    with pytest.raises(OncewardError, match="only `make demo` starts this") as refused:
+    with pytest.raises(OncewardError, match="only `make demo` can start this") as refused:
         load(environment)
     assert refused.value.code == "bad_settings"

@@ -69,7 +69,7 @@ def test_the_page_is_there_for_everyone(demo: Shown, browser: Any) -> None:
     with visiting(browser) as page:
         page.goto(demo.url)
         page.get_by_role("heading", level=1, name="Once. In order. On time.").wait_for()
-        page.get_by_text("The server is there", exact=True).wait_for()
+        page.get_by_text("The server is running", exact=True).wait_for()
         page.locator("#orders-in_effect").get_by_text(NUMBER).wait_for()
         page.locator("#timers-in_effect").get_by_text(NUMBER).wait_for()
         page.locator("#board i").first.wait_for()  # what others do is seen, too
@@ -131,24 +131,24 @@ def test_a_timer_arrives_on_the_page_and_the_storm_blows_over(demo: Shown, brows
         )
         going_on.get_by_role("button", name="Start the storm", disabled=True).wait_for()
         status, problem = demo.ask({"what": "storm"}, onceward_demo=demo.state()["token"])
-        assert (status, problem["detail"]) == (409, "the storm is blowing already")
+        assert (status, problem["detail"]) == (409, "the storm is already running")
 
         page.get_by_role("spinbutton", name="seconds").fill("0.5")
-        page.get_by_role("button", name="Set a timer").click()
+        page.get_by_role("button", name="Create timer").click()
         late = page.locator("#yours .came").first
         late.wait_for()
         assert re.fullmatch(r"\d+\.\d ms late", late.inner_text())
         # What the browser would refuse, the server refuses, too.
         page.locator("#timer").evaluate("form => form.noValidate = true")
         page.get_by_role("spinbutton", name="seconds").fill("61")
-        page.get_by_role("button", name="Set a timer").click()
+        page.get_by_role("button", name="Create timer").click()
         page.locator("#timer-wrong").get_by_text("delay_s").wait_for()
 
         page.get_by_text("10 pulls for 10 applications").wait_for(timeout=90_000)
         page.get_by_text("100 of 100").wait_for()
         assert figure(page, "storm-stopped") == 90
         assert (figure(page, "storm-kills"), figure(page, "storm-most")) == (1, 1)
-        page.locator("#worker-said").get_by_text("2 of 2 at work").wait_for()
+        page.locator("#worker-said").get_by_text("2 of 2 running").wait_for()
         assert grievances(page) == []
 
 
@@ -156,21 +156,21 @@ def test_what_is_killed_comes_back_and_nothing_is_lost(demo: Shown, browser: Any
     """And when the traffic is switched off, all that was acknowledged has taken effect."""
     with visiting(browser, forgive=LOST) as page:
         page.goto(demo.url)
-        page.get_by_text("The server is there", exact=True).wait_for()
+        page.get_by_text("The server is running", exact=True).wait_for()
         before = demo.state()["machines"]
         there = demo.crew()
         page.get_by_role("button", name="Send everything ten times").click()
-        page.get_by_text("Everything is sent ten times.").wait_for()
+        page.get_by_text("Every message is sent ten times.").wait_for()
         grows(page, "orders-stopped")
 
         page.get_by_role("button", name="Kill a worker").click()
-        page.get_by_text(re.compile(r"worker-\d was killed")).first.wait_for()
+        page.get_by_text(re.compile(r"Killed worker-\d")).first.wait_for()
         grows(page, "orders-in_effect")
 
-        page.get_by_role("button", name="Pull the plug").click()
-        away = page.locator("body", has_text="The server is away")
-        away.get_by_role("button", name="Pull the plug", disabled=True).wait_for()
-        page.get_by_text(re.compile("The server is back, after")).wait_for(timeout=60_000)
+        page.get_by_role("button", name="Kill the server").click()
+        away = page.locator("body", has_text="The server has been down")
+        away.get_by_role("button", name="Kill the server", disabled=True).wait_for()
+        page.get_by_text(re.compile("The server is back; it was down for")).wait_for(timeout=60_000)
         page.locator("#events").get_by_text(re.compile(r"back after \d+\.\d\d s")).wait_for()
         grows(page, "orders-acknowledged")
         grows(page, "orders-in_effect")
@@ -180,15 +180,15 @@ def test_what_is_killed_comes_back_and_nothing_is_lost(demo: Shown, browser: Any
         all_is_well(page)
 
         page.get_by_role("switch", name="Live traffic").click()
-        page.get_by_text("The traffic is off.").wait_for()
+        page.get_by_text("Traffic is off.").wait_for()
         settled = page.evaluate(SETTLED)
         for counts in (settled["orders"], settled["timers"]):
             assert counts["acknowledged"] == counts["in_effect"] > 0
             assert (counts["lost"], counts["doubled"]) == (0, 0)
         page.get_by_role("switch", name="Live traffic").click()
-        page.get_by_text("The traffic is on.").wait_for()
+        page.get_by_text("Traffic is on.").wait_for()
         grows(page, "orders-acknowledged")
-        page.locator("#worker-said").get_by_text("2 of 2 at work").wait_for()
+        page.locator("#worker-said").get_by_text("2 of 2 running").wait_for()
     after = demo.state()["machines"]
     assert after["server_kills"] == before["server_kills"] + 1
     assert after["server_starts"] == before["server_starts"] + 1
@@ -266,9 +266,7 @@ def test_a_link_opens_the_console_also_after_a_restart_and_ctrl_c_ends_everythin
         pids += demo.crew()
         said, code = demo.stop(signal.SIGINT)
     assert code == 0
-    assert said == (
-        "Everything has ended: 0 acknowledged, 0 took effect, 0 under way, 0 lost, 0 doubled\n"
-    )
+    assert said == ("Stopped: 0 acknowledged, 0 took effect, 0 in progress, 0 lost, 0 doubled\n")
     assert [pid for pid in pids if is_there(pid)] == []
     assert (tmp_path / "kept" / "demo.db").exists()
     assert "Traceback" not in demo.log.read_text()

@@ -86,7 +86,7 @@ async def test_who_does_not_throw_back_in_time_loses() -> None:
         assert isinstance((await log_of(table, id_))[-1], MatchLate)
         assert await table.play("Ann: games") == {"Ann": [words.NOTHING_PENDING]}
         assert (await table.play("Ann: score"))["Ann"] == [
-            "In all: 1 won, 0 lost, 0 ties. Against Bob: 1 won, 0 lost, 0 ties."
+            "Total: 1 won, 0 lost, 0 ties. Against Bob: 1 won, 0 lost, 0 ties."
         ]
         assert (await table.play("Bob: top"))["Bob"] == ["1. Ann (1)"]
         # Too late, it is the first throw of another game.

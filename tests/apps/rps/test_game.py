@@ -172,7 +172,7 @@ async def test_nobody_who_takes_over_a_nickname_inherits_games_or_scores() -> No
         await game.play("Ann: t p Bob")
         heard = await game.play("Ann: score")
         assert heard["Ann"] == [
-            "In all: 1 won, 0 lost, 1 tie. Against Bob: 1 won, 0 lost, 0 ties. "
+            "Total: 1 won, 0 lost, 1 tie. Against Bob: 1 won, 0 lost, 0 ties. "
             "Against Bob: 0 won, 0 lost, 1 tie."
         ]
         await game.play("Ann: quit", "Cid: quit")
@@ -206,7 +206,7 @@ async def test_games_tells_who_waits_for_whom() -> None:
         assert await game.play("Ann: games") == {"Ann": ["No games are waiting."]}
         await game.play("Ann: t r Bob", "Ann: t r Cid", "Dan: t r Ann")
         assert await game.play("Ann: GAMES") == {
-            "Ann": ["You wait for Bob, Cid. Waiting for you: Dan."]
+            "Ann": ["You are waiting for Bob, Cid. Waiting for you: Dan."]
         }
         assert await game.play("+12025550199: games") == {"+12025550199": [words.NO_NICK]}
 
@@ -219,7 +219,7 @@ async def test_score_counts_wins_losses_and_ties_in_all_and_for_each_opponent() 
         await game.play("Cid: t p Ann", "Ann: t r Cid")
         assert await game.play("Ann: score") == {
             "Ann": [
-                "In all: 1 won, 1 lost, 1 tie. Against Bob: 1 won, 0 lost, 1 tie. "
+                "Total: 1 won, 1 lost, 1 tie. Against Bob: 1 won, 0 lost, 1 tie. "
                 "Against Cid: 0 won, 1 lost, 0 ties."
             ]
         }
@@ -235,7 +235,7 @@ async def test_of_very_many_opponents_the_score_names_some_and_counts_all() -> N
             phone = f"+120255502{number:02d}"
             await game.play(f"{phone}: nick P{number}", f"Ann: t r P{number}", f"{phone}: t s Ann")
         [said] = (await game.play("Ann: score"))["Ann"]
-        assert said.startswith("In all: 12 won, 0 lost, 0 ties. Against P0: 1 won")
+        assert said.startswith("Total: 12 won, 0 lost, 0 ties. Against P0: 1 won")
         assert said.endswith("Against P9: 1 won, 0 lost, 0 ties. ...")
         [said] = (await game.play("Ann: score p11"))["Ann"]
         assert said == "Against P11: 1 won, 0 lost, 0 ties."

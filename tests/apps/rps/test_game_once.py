@@ -172,9 +172,7 @@ async def test_a_late_worker_can_do_nothing_to_who_came_after_it(
         assert len(carrier.sent) == before
         assert await table.deliver("games", "Ann", "games") == {"Ann": [words.NOTHING_PENDING]}
         heard = await table.deliver("score", "Ann", "score")
-        assert heard["Ann"] == [
-            "In all: 0 won, 1 lost, 0 ties. Against Bob: 0 won, 1 lost, 0 ties."
-        ]
+        assert heard["Ann"] == ["Total: 0 won, 1 lost, 0 ties. Against Bob: 0 won, 1 lost, 0 ties."]
     process.kill()
 
 
@@ -293,7 +291,7 @@ async def test_who_looks_misses_nothing_that_is_there_before_the_answer(
         await game.play("Ann: t p Bob")
         between.append("Bob: t r Ann")
         heard = await game.play("Ann: score")
-        assert heard["Ann"][-1].startswith("In all: 1 won")
+        assert heard["Ann"][-1].startswith("Total: 1 won")
 
 
 @virtual

@@ -170,7 +170,7 @@ def test_who_does_not_throw_back_in_time_loses() -> None:
 
 def test_who_has_finished_no_game_hears_so() -> None:
     assert rules.standing(None, [], 2) == words.NO_GAMES
-    assert rules.standing(Score(3, 2, 1), [], 2) == "In all: 3 won, 2 lost, 1 tie."
+    assert rules.standing(Score(3, 2, 1), [], 2) == "Total: 3 won, 2 lost, 1 tie."
 
 
 def test_games_are_told_by_opponent_and_of_many_the_first_ones() -> None:
@@ -179,7 +179,7 @@ def test_games_are_told_by_opponent_and_of_many_the_first_ones() -> None:
     assert rules.against(versus, 2) == told
     assert rules.against([*versus, Score(0, 0, 1, "Dan")], 2) == f"{told} ..."
     assert rules.against([], 2) == ""
-    assert rules.standing(Score(1, 1), versus, 2) == f"In all: 1 won, 1 lost, 0 ties. {told}"
+    assert rules.standing(Score(1, 1), versus, 2) == f"Total: 1 won, 1 lost, 0 ties. {told}"
 
 
 def test_the_best_are_told_with_their_places() -> None:

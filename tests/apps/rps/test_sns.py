@@ -332,7 +332,7 @@ async def test_where_nobody_answers_nothing_was_sent() -> None:
     sns = Sns(KEY, "us-east-1", [TOPIC], api="http://127.0.0.1:1/")
     Game(app := App("memory://"), [sns])
     async with app:
-        with pytest.raises(NotDone, match="no connection"):
+        with pytest.raises(NotDone, match="cannot connect"):
             await sns.send("id", Reply("+12025550101", "", "hello"))
 
 
@@ -347,5 +347,5 @@ async def test_a_refused_signature_is_counted_and_logged(caplog: pytest.LogCaptu
             assert (await deliver(caller, {**right, **changes})).verdict == (403, "not_allowed")
             assert caller.app.meters.total("rps_refused_signatures", provider="sns") == number
         [line] = [one.getMessage() for one in caplog.records if one.name == "onceward.rps"]
-        assert line.startswith("sns: refused a request from ")
+        assert line.startswith("sns: rejected a request from ")
         assert "not signed by Amazon" in line

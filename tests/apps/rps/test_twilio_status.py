@@ -208,7 +208,7 @@ async def test_a_refused_signature_is_counted_and_logged(caplog: pytest.LogCaptu
             total = caller.app.meters.total("rps_refused_signatures", provider="twilio")
             assert total == number
         [line] = [one.getMessage() for one in caplog.records if one.name == "onceward.rps"]
-        assert line.startswith("twilio: refused a request from ")
+        assert line.startswith("twilio: rejected a request from ")
         assert "not signed by Twilio" in line
         assert "forged" not in line
         answer = await caller("GET", "/metrics")

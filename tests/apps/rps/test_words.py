@@ -73,9 +73,9 @@ def test_who_wins_and_who_loses_hear_of_the_same_plays() -> None:
     ("waited_for", "waiting", "said"),
     [
         ("", "", words.NOTHING_PENDING),
-        ("Ann, Bob", "", "You wait for Ann, Bob."),
+        ("Ann, Bob", "", "You are waiting for Ann, Bob."),
         ("", "Cid", "Waiting for you: Cid."),
-        ("Ann", "Cid", "You wait for Ann. Waiting for you: Cid."),
+        ("Ann", "Cid", "You are waiting for Ann. Waiting for you: Cid."),
     ],
 )
 def test_those_are_named_who_wait(waited_for: str, waiting: str, said: str) -> None:
@@ -91,7 +91,7 @@ def test_those_are_named_who_wait(waited_for: str, waiting: str, said: str) -> N
     ],
 )
 def test_games_are_counted_and_one_tie_is_no_ties(score: Score, said: str) -> None:
-    assert words.in_all(score) == f"In all: {said}."
+    assert words.in_all(score) == f"Total: {said}."
     assert words.against(Score(score.wins, score.losses, score.ties, "Bob")) == (
         f"Against Bob: {said}."
     )
