@@ -140,7 +140,7 @@ def test_to_delete_a_missing_item_warns_and_changes_nothing(page: Any) -> None:
     )
     assert said == [[["a"], ["a"]], 0]
     assert len(warned) == 2
-    assert all("nothing is deleted" in text for text in warned)
+    assert all("nothing was deleted" in text for text in warned)
 
 
 def test_undefined_deletes(page: Any) -> None:
