@@ -57,7 +57,7 @@ async def test_a_ready_job_that_cannot_be_read_becomes_a_dead_letter(value: byte
     await cluster.until(lambda: member.store.alarms.get("damaged_records") is not None)
     [(id_, job)] = await failed(member)
     assert (id_, job.state, job.quarantined) == (ids[1], "failed", True)
-    assert "not what was expected" in job.reason
+    assert "is not valid" in job.reason
     alarm = member.store.alarms.get("damaged_records")
     assert alarm is not None
     assert ids[1] in alarm.message

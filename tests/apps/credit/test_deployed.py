@@ -197,13 +197,13 @@ def test_a_case_in_doubt_is_settled_by_a_person(server: ServerProcess) -> None:
     place = f"/credit/applications/{ORGANISATION}/{opportunity(number)}"
     id_, state = _ended(server, place)
     assert state == "in_doubt"
-    shown = command.said("dead", "credit")
+    shown = command.said("queues", "failed", "credit")
     assert id_ in shown
     assert "may or may not have been done" in shown.replace("\n", " ").replace("  ", " ")
     assert World.pulls.count(opportunity(number)) == 1
     # To redrive it settles nothing, and that is what the command reports.
-    said = command.said("dead", "credit", "--redrive")
-    assert said.startswith("1 job redriven\n1 of them had a step in doubt")
+    said = command.said("queues", "redrive", "credit")
+    assert said.startswith("1 job retried\nJobs with steps in doubt: 1.")
     assert _ended(server, place) == (id_, "in_doubt")
     shown = credit.said("show", ORGANISATION, opportunity(number))
     assert "the bureau responded with 500" in " ".join(shown.split())
@@ -218,23 +218,23 @@ def test_a_case_in_doubt_is_settled_by_a_person(server: ServerProcess) -> None:
     assert said == f"Settled {id_} as made: ticket 7\n"
     assert _ended(server, place) == (id_, "succeeded")
     assert World.pulls.count(opportunity(number)) == 1
-    assert command.said("dead", "credit") == "credit has no dead letters\n"
+    assert command.said("queues", "failed", "credit") == "No failed jobs in 'credit'.\n"
     shown = credit.said("show", ORGANISATION, opportunity(number))
     assert "B7" in shown
     assert "as done by" in shown
     assert "ticket 7" in shown
-    assert "as done by" in command.said("jobs", id_)
+    assert "as done by" in command.said("jobs", "get", id_)
 
     # What came later is shown beside it.
     fresher = [notification(number, "04l000000099999", Name="Another")]
     assert post(server, write(ORGANISATION, fresher)) == (200, ACK)
     shown = credit.said("show", ORGANISATION, opportunity(number))
-    assert "other fields came, and were not acted on" in shown
+    assert "other fields arrived (no action)" in shown
     assert "Another" in shown
 
     # On purpose, and with a reason, it is pulled again.
     again = ("pull-again", ORGANISATION, opportunity(number), "--reason", "wrong address")
-    assert "asked for" in credit.said(*again, "--key", "ticket-9")
+    assert credit.said(*again, "--key", "ticket-9").startswith("Requested ")
     assert credit.json(*again, "--key", "ticket-9")["reason"] == "wrong address"
     second, state = _ended(server, place, pulls=2)
     assert (second != id_, state) == (True, "succeeded")

@@ -39,7 +39,18 @@ class Server:
 
     async def _job(self, id_: str) -> Job:
         state = self._state(id_, NoSuchJob)
-        return Job(id_, "", state, None, 0, 0, 1, 1, 0, result={"parcel": f"{id_} parcel"})
+        return Job(
+            id=id_,
+            queue="",
+            state=state,
+            body=None,
+            created_ms=0,
+            due_ms=0,
+            attempt=1,
+            attempts_max=1,
+            priority=0,
+            result={"parcel": f"{id_} parcel"},
+        )
 
     async def _timer(self, id_: str) -> Any:
         return SimpleNamespace(state=self._state(id_, NoSuchTimer))
@@ -54,7 +65,10 @@ class Server:
 
 async def ask_once(traffic: Traffic, server: Server) -> None:
     following = asyncio.create_task(traffic._follow())
-    await server.clock.over.wait()
+    over = asyncio.create_task(server.clock.over.wait())
+    await asyncio.wait([following, over], return_when=asyncio.FIRST_COMPLETED)
+    if following.done():
+        following.result()  # it has raised
     following.cancel()
     await asyncio.wait([following])
 
