@@ -1412,6 +1412,12 @@ export interface JobsGetOptions extends CallOptions {
   waitS?: number;
 }
 
+/** Options of `jobs.retry`. */
+export interface JobsRetryOptions extends CallOptions {
+  /** The idempotency key: a repeated request retries the job once, even if it has failed again. */
+  key?: string;
+}
+
 /** Options of `jobs.settle`. */
 export interface JobsSettleOptions extends CallOptions {
   /** The result of the step, if it was done. */
@@ -2050,7 +2056,7 @@ export interface Operations {
      *
      * @param id The id of the job.
      */
-    retry(id: string, options?: CallOptions): Promise<JobOutcome>;
+    retry(id: string, options?: JobsRetryOptions): Promise<JobOutcome>;
     /**
      * Settle a step in doubt.
      *

@@ -95,6 +95,13 @@ class ExtendJob(Body):
     """The length of the lease, from now."""
 
 
+class RetryJob(Body):
+    """The options of a retry."""
+
+    key: Annotated[str, Meta(max_length=limits.SETTLEMENT_KEY_CHARS_MAX)] = ""
+    """The idempotency key: a repeated request retries the job once, even if it has failed again."""
+
+
 class SettleJob(Body):
     """The outcome of a step in doubt, as found out by an operator."""
 
@@ -384,6 +391,9 @@ RETRY = Operation(
     path="/v1/jobs/{id}/retry",
     summary="Retry a failed job",
     scope="manage:{queue of the job}",
+    body=RetryJob,
+    body_optional=True,
+    fills=("key",),
     response=JobOutcome,
     errors=("no_such_job", "not_failed"),
     done_errors=("not_failed",),

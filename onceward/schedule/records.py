@@ -120,6 +120,8 @@ class Job(msgspec.Struct, OptionAttributes, omit_defaults=True):
     """The last failed attempts."""
     settled: list[Settlement] = []
     """The last settlements of its steps."""
+    retry_key: str = ""
+    """The idempotency key of the last retry."""
     stepped: bool = False
     """Whether its attempts have recorded steps, which are deleted when it ends."""
     cut_off: bool = False

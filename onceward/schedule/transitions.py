@@ -382,10 +382,12 @@ class Schedule:
             await self._place(tx, id_, job)
         tx.put(job_key(id_), job)
 
-    async def retry(self, tx: Transaction, id_: str) -> None:
-        """Retry a failed job from its first attempt, behind all other jobs of its order key. Raises
-        `NoSuchJob`, `NotFailed`."""
+    async def retry(self, tx: Transaction, id_: str, key: str = "") -> None:
+        """Retry a failed job from its first attempt, behind all other jobs of its order key. The
+        same key twice in a row retries it once. Raises `NoSuchJob`, `NotFailed`."""
         job = await self.get(tx, id_)
+        if key and job.retry_key == key:
+            return
         if job.stage not in ("failed", "in_doubt"):
             raise NotFailed(f"job {id_} has not failed: it is {job.state}", id=id_, state=job.state)
         if job.quarantined:
@@ -397,6 +399,7 @@ class Schedule:
             )
         tx.delete((failed_partition(job.queue), job.place))
         job.attempt, job.due_ms, job.ended_ms, job.cut_off = 0, 0, 0, False
+        job.retry_key = key
         order_key = job.options.order_key
         if order_key is None or await become_head(tx, id_, job, order_key):
             await self._place(tx, id_, job)

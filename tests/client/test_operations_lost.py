@@ -280,3 +280,23 @@ async def test_a_step_that_is_in_doubt_again_is_settled_once() -> None:
             await client.jobs.settle(id_, "pay", True, key="one decision")
         await client.jobs.settle(id_, "pay", True, result=7)
         assert (await client.jobs.wait(id_)).result == 7
+
+
+async def test_a_job_that_has_failed_again_is_retried_once() -> None:
+    app = counting()
+    attempts: list[str] = []
+
+    @app.handler("pay", attempts_max=1)
+    async def pay(job: Job) -> None:
+        attempts.append(job.id)
+        raise ConnectionError
+
+    async with Served(app) as served, Client(served.url) as client:
+        id_ = (await client.send("pay", 1, key="k", wait_s=30)).id
+        for _ in range(2):
+            await client.jobs.retry(id_, key="one decision")
+            assert (await client.jobs.wait(id_)).state == "failed"
+            assert len(attempts) == 2
+        await client.jobs.retry(id_)
+        assert (await client.jobs.wait(id_)).state == "failed"
+        assert len(attempts) == 3

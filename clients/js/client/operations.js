@@ -11,7 +11,7 @@ export const OPERATIONS = {
   "jobs.extend": ["POST", "/v1/jobs/{id}/extend", "!token !leaseS", { returns: "leaseUntilMs" }],
   "jobs.get": ["GET", "/v1/jobs/{id}", "?waitS", { opaque: "body result" }],
   "jobs.cancel": ["DELETE", "/v1/jobs/{id}", ""],
-  "jobs.retry": ["POST", "/v1/jobs/{id}/retry", "", { done: "not_failed" }],
+  "jobs.retry": ["POST", "/v1/jobs/{id}/retry", "key", { fills: "key", done: "not_failed" }],
   "jobs.settle": ["POST", "/v1/jobs/{id}/settle", "!step !done result reason key", { fills: "key", done: "not_failed" }],
   "jobs.list": ["GET", "/v1/jobs", "?queue ?state ?tag ?key ?text ?after ?limit", { pages: "jobs after" }],
   "jobs.count": ["GET", "/v1/jobs/count", "?queue ?state ?tag ?after"],

@@ -127,14 +127,16 @@ class JobsOperations(Operations):
         """
         return await self._transport.run(api.CANCEL, id)
 
-    async def retry(self, id: str) -> api.JobOutcome:
+    async def retry(self, id: str, *, key: str = "") -> api.JobOutcome:
         """Retry a failed job.
 
         - `id`: The id of the job.
+        - `key`: The idempotency key: a repeated request retries the job once, even if it has failed
+          again.
 
         Raises `NoSuchJob`, `NotFailed`.
         """
-        return await self._transport.run(api.RETRY, id)
+        return await self._transport.run(api.RETRY, id, body=api.RetryJob(key=key))
 
     async def settle(
         self, id: str, step: str, done: bool, *, result: Any = None, reason: str = "", key: str = ""

@@ -146,12 +146,12 @@ async def cancel(call: Call, id_: str) -> api.JobOutcome:
 
 
 @answers(api.RETRY)
-async def retry(call: Call, id_: str) -> api.JobOutcome:
+async def retry(call: Call, id_: str, asked: api.RetryJob) -> api.JobOutcome:
     async def fn(tx: Transaction) -> api.JobOutcome:
         job = await _managed(call, tx, id_)
         held = await steps.in_doubt(tx, id_) if job.stage == "in_doubt" else []
         schedule = call.app.node.schedule
-        await schedule.retry(tx, id_)
+        await schedule.retry(tx, id_, asked.key)
         return api.JobOutcome(id_, (await schedule.get(tx, id_)).state, held)
 
     return await call.app.store.run(fn)

@@ -254,7 +254,7 @@ MAY: dict[str, tuple[set[str], dict[str, int]]] = {
     "extend": ({"worker"}, {**dict.fromkeys(SCOPES, 403), "other": 404}),
     "cancel": ({"sender", "manager"}, {**dict.fromkeys(SCOPES, 404), "worker": 403}),
     "settle": ({"manager"}, {**dict.fromkeys(SCOPES, 403), "other": 404}),
-    "retry": ({"manager"}, {"other": 404, "nobody": 404, "sender": 403, "worker": 403}),
+    "retry": ({"manager"}, {**dict.fromkeys(SCOPES, 403), "other": 404}),
 }
 
 
