@@ -69,7 +69,7 @@ test-versions: ## run the tests on every installed Python from 3.11 to 3.14 (TES
 coverage: $(DEV) ## how much of the package the tests run: 90% or more, branches included
 	@$(PYTEST) -n $(WORKERS) --dist worksteal --cov --cov-report=term
 
-check: lint types tidy deps audit ## style, types, layers, dependencies and their advisories
+check: lint types tidy prose deps audit ## style, types, layers, texts, dependencies and their advisories
 
 lint: $(DEV) ## ruff: rules and format
 	@$(PY) -m ruff check --quiet .

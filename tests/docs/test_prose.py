@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from scripts.prose import GUIDE, Guide, Text, texts
+from scripts.prose import ALLOWED_PER_1000, GUIDE, Guide, Text, default_paths, texts
 
 
 @pytest.fixture(scope="module")
@@ -81,3 +81,12 @@ def test_pages_and_scripts_are_read(guide, tmp_path):
     assert [one for _, one in found(guide, tmp_path, "a.html", page)] == ["says", "Nobody"]
     script = "const a = `it says ${x}`; // goes on\nlet the = 1;\n"
     assert [one for _, one in found(guide, tmp_path, "a.js", script)] == ["goes on", "says"]
+
+
+def test_the_texts_of_the_project_have_few_wrong_phrases(guide):
+    words, hits = 0, []
+    for text in texts(default_paths()):
+        words += len(text.text.split())
+        hits += [f"{hit.where.path}:{hit.where.line}: {hit.found}" for hit in guide.hits(text)]
+    assert words > 100_000
+    assert 1_000 * len(hits) / words <= ALLOWED_PER_1000, "\n".join(hits[-20:])
