@@ -79,8 +79,10 @@ class JobOptionsView(JobOptions, frozen=True, kw_only=True):
 
 
 class OptionAttributes:
-    """The options of a job as attributes of the object that has them, without `attempts_max`: that
-    of a job may come from the settings of its queue."""
+    """The options of a job as attributes of the object that has them.
+
+    `attempts_max` is missing, because it can come from the settings of the queue.
+    """
 
     __slots__ = ()
     options: JobOptions

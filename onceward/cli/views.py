@@ -29,7 +29,7 @@ _PLAIN = frozenset(("token", "seq", "number", "n", "status"))
 # Members that any JSON value can have.
 _AS_JSON = frozenset(("body", "result", "value"))
 _STATES: tuple[str, ...] = get_args(State)
-# Columns of job options in lists. Attempts have a column of their own.
+# Columns of job options in lists. Attempts have a separate column.
 _OPTIONS = [one for one in JobOptions.__struct_fields__ if one not in ("priority", "attempts_max")]
 # Narrow lists of queues have the main states, and jobs in doubt. `onceward queues get` has all.
 _ALL_STATES_WIDTH = 110

@@ -85,5 +85,5 @@ def _level(bucket: Bucket | None, limit: Limit, now_ms: int) -> int:
 
 
 def _refill_ms(microtokens: int, limit: Limit) -> int:
-    """The time until so many tokens are added, rounded up."""
+    """The time until a number of microtokens is added, rounded up."""
     return -(-microtokens * 1_000 // limit.rate)
