@@ -33,11 +33,12 @@ UV := .venv-uv/.uv-$(call key,uv)
 
 # Errors only: advice about root, versions and mirrors is for other occasions.
 PIP_QUIET := -qq --disable-pip-version-check --root-user-action=ignore
-# $(call environment,folder,lock)
+# $(call environment,folder,lock). A lock is complete: with dependencies, pip 23.2 would look for newer
+# versions of packages with extras.
 define environment
 	@echo "installing requirements/$(2).lock into $(1)"
 	@$(PYTHON) -m venv --clear $(1)
-	@$(1)/bin/python -m pip install $(PIP_QUIET) --require-hashes -r requirements/$(2).lock
+	@$(1)/bin/python -m pip install $(PIP_QUIET) --no-deps --require-hashes -r requirements/$(2).lock
 endef
 # $(call install_self,folder)
 install_self = @$(1)/bin/python -m pip install $(PIP_QUIET) --no-build-isolation --no-deps \
