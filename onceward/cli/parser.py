@@ -130,14 +130,25 @@ def _rows(rows: Sequence[tuple[str, str]], columns: int) -> list[str]:
     return [
         f"  {name if number == 0 else '':{first}}  {line}"
         for name, text in rows
-        for number, line in enumerate(textwrap.wrap(text, room))
+        for number, line in enumerate(_lines(text, room))
     ]
 
 
 def _filled(text: str, columns: int) -> str:
-    return textwrap.fill(text, max(columns, 20))
+    return "\n".join(_lines(text, max(columns, 20)))
+
+
+def _lines(text: str, columns: int) -> list[str]:
+    # Breaking at a hyphen would split names of options.
+    return textwrap.wrap(text, columns, break_on_hyphens=False)
 
 
 class _Formatter(argparse.HelpFormatter):
     def __init__(self, prog: str) -> None:
         super().__init__(prog, max_help_position=30)
+
+    def _split_lines(self, text: str, width: int) -> list[str]:
+        return _lines(text, width)
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        return textwrap.indent("\n".join(_lines(text, width)), indent)

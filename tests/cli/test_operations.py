@@ -218,7 +218,9 @@ def test_help_is_the_first_sentence_with_the_default() -> None:
     assert "--everyone List all" in text
 
 
-def test_descriptions_refer_to_options() -> None:
+@pytest.mark.parametrize("columns", [80, 100, 101, 102, 103])
+def test_descriptions_refer_to_options(columns: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
     text = " ".join(parser_of("queues", "configure").format_help().split())
     assert "it doubles each time, up to --retry-max-s" in text
     assert "--policy-lane LANE " in parser_of("tables", "create").format_help()
