@@ -25,11 +25,8 @@ asyncio.run(main())
 """
 
 import asyncio
-import gc
-import signal
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
-from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
 
@@ -42,10 +39,8 @@ from onceward.engine.base import Engine
 from onceward.errors import BadInput, OncewardError, Unavailable
 from onceward.event_loop import loop_factory
 from onceward.job_options import JobKeywords, SendKeywords, job_options
-from onceward.locks import LockTable
 from onceward.locks.server import Locks
 from onceward.maintenance.key_source import KeySource
-from onceward.maintenance.reencryption import Reencryption
 from onceward.meters import Meters
 from onceward.node import Node
 from onceward.observe.senders import Senders
@@ -54,6 +49,13 @@ from onceward.rate_limits import RateLimits
 from onceward.recurrence import Cron, Interval, Repeat
 from onceward.rooms.hub import Hub
 from onceward.rooms.part import Rooms
+from onceward.running import (
+    Declarations,
+    Workers,
+    run_until_signal,
+    start_processes,
+    start_workers,
+)
 from onceward.schedule import (
     COMPLETE_WRITES,
     DEFAULT,
@@ -69,14 +71,12 @@ from onceward.store import Store
 from onceward.store.user_records import AnyTransaction, UserTransaction, admit_tx, by_user
 from onceward.tables import Referee, Seats
 from onceward.tables.games import Rules
-from onceward.tables.games.part import Game, Late
+from onceward.tables.games.part import Late
 from onceward.tables.games.server import Games
-from onceward.tables.runtime import TableRuntime
 from onceward.tables.server import Tables
 from onceward.webhooks.delivery import Delivery, Outward
-from onceward.webhooks.timers import WEBHOOKS, Send, Spec, TimerTable
+from onceward.webhooks.timers import Send
 from onceward.webhooks.timers.server import Timers
-from onceward.work.attempt import Handler
 from onceward.work.bulk import changed
 from onceward.work.declarations import (
     Function,
@@ -91,10 +91,8 @@ from onceward.work.declarations import (
 from onceward.work.inbox import Inbox, Receipt
 from onceward.work.intake import Intake
 from onceward.work.job import later_ms, send_arguments
-from onceward.work.quarantine import Quarantine
 from onceward.work.queues import Queues
 from onceward.work.results import Results
-from onceward.work.worker import Worker
 
 T = TypeVar("T")
 
@@ -108,6 +106,8 @@ class App:
     node: Node
     store: Store
     inbox: Inbox
+    intake: Intake
+    results: Results
     queues: Queues
     """Queues: settings, pause, failed jobs, redrive, purge."""
     locks: Locks
@@ -165,7 +165,6 @@ class App:
         )
         if self._node_lease_ms < limits.NODE_LEASE_MS_MIN:
             raise BadInput(f"the lease of a node must be {limits.NODE_LEASE_MS_MIN} ms or more")
-        self._drain_s = milliseconds(drain_s, "the time to drain") / 1000
         self.outward = outward
         """Can be set before the start."""
         given = [server_key] if isinstance(server_key, str) else server_key
@@ -173,17 +172,13 @@ class App:
         """The keys as given; can be set before the start."""
         parse_keys(self.server_key)
         self._make_store = store
-        self._engine = engines.create(url) if isinstance(url, str) else url
-        self._workers: list[Worker] = []
+        self.engine = engines.create(url) if isinstance(url, str) else url
+        self._workers = Workers(milliseconds(drain_s, "the time to drain") / 1000)
         self._starting = False
         self._stack: AsyncExitStack | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._ending: asyncio.Task[None] | None = None
-        self._settings: dict[str, dict[str, Any]] = {}
-        self._handlers: dict[str, Handler] = {}
-        self._recurring: dict[str, Spec] = {}
-        self._referees: dict[str, Referee] = {}
-        self._games: dict[str, Game] = {}
+        self._declared = Declarations()
         self.mounted: dict[str, Callable[..., Awaitable[None]]] = {}
         """ASGI applications by their prefixes."""
 
@@ -212,9 +207,10 @@ class App:
         """
         self._must_be_stopped("declare queues")
         admit_queue(name)
-        wanted = {**self._settings.get(name, {}), **in_milliseconds(QueueSettings, settings)}
+        known = self._declared.settings
+        wanted = {**known.get(name, {}), **in_milliseconds(QueueSettings, settings)}
         changed(name, DEFAULT, wanted)
-        self._settings[name] = wanted
+        known[name] = wanted
 
     def handler(
         self,
@@ -242,7 +238,7 @@ class App:
         def declare(fn: Function) -> Function:
             self._must_be_stopped("declare handlers")
             self._must_have_no_handler(queue)
-            self._handlers[queue] = make(fn)
+            self._declared.handlers[queue] = make(fn)
             return fn
 
         return declare
@@ -309,26 +305,26 @@ class App:
     def _recur(self, repeat: Repeat, send: Send, name: str | None) -> None:
         self._must_be_stopped("declare recurring jobs")
         id_, spec = recurring(repeat, send, name)
-        if id_ in self._recurring:
+        if id_ in self._declared.recurring:
             raise BadInput(f"two recurring jobs have the id {id_}: give each a unique name")
-        self._recurring[id_] = spec
+        self._declared.recurring[id_] = spec
 
     def referee(self, game: str, referee: Referee) -> None:
         """Declare the referee of a game, for tables with that game. Raises `BadInput`."""
         self._must_be_stopped("declare referees")
         admit_referee(game, referee)
-        if game in self._referees or game in self._games:
+        if game in self._declared.referees or game in self._declared.games:
             raise BadInput(f"the game {game!r} already has a referee")
-        self._referees[game] = referee
+        self._declared.referees[game] = referee
 
     def game(self, rules: Rules, *, late: Late | None = None) -> None:
         """Declare a game by its rules. `late(tx, match)` is called when the clock ends a match, in
         the same commit. Raises `BadInput`."""
         self._must_be_stopped("declare games")
         declared = game_of(rules, late)
-        if rules.name in self._games or rules.name in self._referees:
+        if rules.name in self._declared.games or rules.name in self._declared.referees:
             raise BadInput(f"the game {rules.name} is already declared")
-        self._games[rules.name] = declared
+        self._declared.games[rules.name] = declared
 
     def mount(self, prefix: str, web: Callable[..., Awaitable[None]]) -> None:
         """Mount an ASGI application below a prefix such as `/shop`, for when this application is
@@ -341,7 +337,7 @@ class App:
         self.mounted[prefix] = web
 
     def _must_have_no_handler(self, queue: str) -> None:
-        if queue in self._handlers:
+        if queue in self._declared.handlers:
             raise BadInput(f"the queue {queue!r} already has a handler")
 
     # Start and stop. While it runs, the application belongs to one event loop.
@@ -373,7 +369,15 @@ class App:
         self._loop = asyncio.get_running_loop()
         stack = AsyncExitStack()
         try:
-            await self._start(stack, work)
+            await self.engine.open()
+            stack.push_async_callback(self.engine.close)
+            stack.callback(self.engine.alarms.reset)
+            self.store = self._make_store(self.engine)
+            stack.callback(self.store.close)
+            node = Node(self.store, name=self.name, slots=self._slots, lease_ms=self._node_lease_ms)
+            await start_processes(self, node, self._declared, self._workers, stack)
+            if work:
+                await start_workers(self, self._declared, self._workers)
         except (Exception, asyncio.CancelledError):
             await stack.aclose()
             raise
@@ -381,71 +385,6 @@ class App:
             self._starting = False
         self._stack = stack
         return self
-
-    async def _start(self, stack: AsyncExitStack, work: bool) -> None:
-        await self._engine.open()
-        stack.push_async_callback(self._engine.close)
-        stack.callback(self._engine.alarms.reset)
-        self.store = self._make_store(self._engine)
-        stack.callback(self.store.close)
-        node = Node(self.store, name=self.name, slots=self._slots, lease_ms=self._node_lease_ms)
-        self.node = await node.start()
-        stack.push_async_callback(node.stop)
-        stack.push_async_callback(node.sharing.finish)
-        for attribute in attributes():
-            setattr(self, attribute.name, node.parts.get(attribute.type))
-        path = str(getattr(self._engine, "path", ""))
-        self.key_source = KeySource(self.store, self.server_key, path=path)
-        if self.outward is None:
-            await self.key_source.unlock_known()
-        else:
-            await self.key_source.unlock()
-        self.inbox = Inbox(node.schedule)
-        self.queues = Queues(self.store, node.schedule, node.queue_settings, node.depths)
-        self.senders = Senders(self.store)
-        self._intake = Intake(self.store, self.inbox, self.senders)
-        stack.push_async_callback(self._intake.finish)
-        self._results = Results(self.store, node.schedule)
-        stack.callback(self._results.close)
-        self.locks = Locks(self.store, node.parts.get(LockTable))
-        stack.push_async_callback(self.locks.close)
-        self.hub = Hub(self.store, self.rooms, node.placement)
-        stack.push_async_callback(self.hub.close)
-        table_runtime = TableRuntime(node, self.hub, self._referees, self._games)
-        stack.push_async_callback(table_runtime.close)
-        self.seats, self.tables, self.games = (
-            table_runtime.seats,
-            table_runtime.tables,
-            table_runtime.games,
-        )
-        timers = node.parts.get(TimerTable)
-        self.delivery = delivery = None
-        if self.outward is not None:
-            self.delivery = delivery = Delivery(self.store, timers, self.outward)
-            stack.push_async_callback(delivery.close)
-        guard = None if delivery is None else delivery.guard
-        self.timers = Timers(self.store, timers, guard, self.key_source)
-        node.act_on_parts()
-        reencryption = Reencryption(self.store, timers, node.schedule.slots)
-        stack.push_async_callback(reencryption.stop)
-        reencryption.start()
-        node.on_end(self._results.close)
-        for queue, settings in self._settings.items():
-            if settings:
-                await self.queues.change(queue, settings)
-        for id_, spec in self._recurring.items():
-            await self.store.run(partial(timers.keep, id_=id_, spec=spec))
-        quarantine = Quarantine()
-        handlers = list(self._handlers.values()) if work else []
-        if work and delivery is not None:
-            await self.queues.change(WEBHOOKS, delivery.settings)
-            handlers.append(delivery.handler)
-        stack.push_async_callback(self._stop_workers)
-        for handler in handlers:
-            name = f"{self.name}/{handler.queue}"
-            worker = Worker(node, self._intake, handler, name, quarantine)
-            self._workers.append(worker)
-            worker.start()
 
     async def stop(self) -> None:
         """Finish running jobs, hand over to other nodes, and close the database. Idempotent.
@@ -462,7 +401,7 @@ class App:
         try:
             await asyncio.shield(ending)
         except asyncio.CancelledError:
-            self._hurry()
+            self._workers.hurry()
             await asyncio.wait([ending])
             if not ending.cancelled():
                 ending.exception()  # the cancellation is raised instead
@@ -473,16 +412,6 @@ class App:
             await stack.aclose()
         finally:
             self._stack, self._ending = None, None
-
-    async def _stop_workers(self) -> None:
-        try:
-            await asyncio.gather(*[worker.stop(self._drain_s) for worker in self._workers])
-        finally:
-            self._workers = []
-
-    def _hurry(self) -> None:
-        for worker in self._workers:
-            worker.hurry()
 
     async def __aenter__(self) -> Self:
         return await self.start()
@@ -500,24 +429,7 @@ class App:
         the handlers at once. `announce` is called when they run. Raises the error that ended the
         node."""
         with asyncio.Runner(loop_factory=loop_factory()) as runner:
-            runner.run(self._work(announce))
-
-    async def _work(self, announce: Callable[[], None]) -> None:
-        loop, stopped = asyncio.get_running_loop(), asyncio.Event()
-
-        def signalled() -> None:
-            if stopped.is_set():
-                self._hurry()
-            stopped.set()
-
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, signalled)
-        async with self:
-            # These objects live until the end: the garbage collector need not scan them.
-            gc.freeze()
-            self.node.on_end(stopped.set)
-            announce()
-            await stopped.wait()
+            runner.run(run_until_signal(self, self._workers, announce))
 
     @property
     def meters(self) -> Meters:
@@ -585,8 +497,8 @@ class App:
         arguments = send_arguments(self.store, options)
         arguments["key"] = key
         if tx is not None:
-            return await self._intake.accept_within(admit_tx(tx), queue, body, arguments)
-        return await self._intake.accept(queue, body, arguments)
+            return await self.intake.accept_within(admit_tx(tx), queue, body, arguments)
+        return await self.intake.accept(queue, body, arguments)
 
     async def send_many(
         self, queue: str, messages: Sequence[Mapping[str, Any]]
@@ -597,7 +509,7 @@ class App:
         Messages with keys are safe to send again if this raises.
         """
         self._must_run()
-        return await self._intake.accept_many(queue, messages)
+        return await self.intake.accept_many(queue, messages)
 
     async def job(self, id_: str, *, tx: AnyTransaction | None = None) -> JobRecord:
         """Read a job: state, attempts, result; with `tx`, as part of that transaction. Raises
@@ -613,7 +525,7 @@ class App:
         self._must_run()
         if timeout_s is not None:
             milliseconds(timeout_s, "a time limit")
-        return await self._results.wait(id_, timeout_s)
+        return await self.results.wait(id_, timeout_s)
 
     async def cancel(
         self, id_: str, reason: str = "cancelled", *, tx: AnyTransaction | None = None

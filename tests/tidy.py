@@ -34,7 +34,7 @@ LAYERS = (
     "cli",
     "web",
     "client",
-    "app",
+    "= app running",
     f"= node observe maintenance {_IN_ALL}"
     " work.attempt work.declarations work.depths work.effects work.fairness work.intake work.job"
     " work.lease work.outcome work.quarantine work.queues work.results work.unreadable work.worker"

@@ -50,7 +50,7 @@ async def opened(settings: Any = None, **options: Any) -> AsyncIterator[Shop]:
         if settings:
             await app.queues.configure("q", **settings)
         await shop.done((await app.send("q", "first")).id)
-        [worker] = app._workers
+        [worker] = app._workers.all
         await asyncio.wait(worker.running)
         shop.seen.clear()
         yield shop
@@ -204,7 +204,7 @@ async def test_what_was_promised_to_a_worker_that_stops_meanwhile_is_given_back(
         sending = asyncio.create_task(shop.app.send("q", "late"))
         await shop.apps.sleep(0.5)
         engine.latency_s = 0.0
-        [worker] = [worker for worker in shop.app._workers if worker.handler.queue == "q"]
+        [worker] = [worker for worker in shop.app._workers.all if worker.handler.queue == "q"]
         await worker.stop(0)
         id_ = (await sending).id
         await shop.apps.sleep(limits.POLL_S)

@@ -96,7 +96,7 @@ def test_a_queue_has_one_handler() -> None:
     app.handler("r")(nothing)
     with pytest.raises(BadInput, match="already has a handler"):
         later(nothing)
-    assert app._settings["q"] == {"limit": 1}
+    assert app._declared.settings["q"] == {"limit": 1}
 
 
 def test_a_name_recurs_once() -> None:

@@ -219,7 +219,7 @@ async def test_nothing_of_an_attempt_that_is_over_is_left_to_the_garbage_collect
 
     @app.handler("q")
     async def work(job: Job) -> None:
-        [worker] = app._workers
+        [worker] = app._workers.all
         attempts.extend(map(weakref.ref, worker.running.values()))
 
     gc.disable()

@@ -29,7 +29,7 @@ async def test_all_who_wait_hear_of_the_end_at_once() -> None:
         assert jobs[1].result == [1], "each has his own"
         assert apps.loop.time() == pytest.approx(7, abs=0.01)
         assert (await app.wait(id_)).result == [1]
-        assert app._results._waiting == {}
+        assert app.results._waiting == {}
 
 
 @pytest.mark.parametrize("state", ["failed", "in_doubt", "cancelled"])
@@ -61,7 +61,7 @@ async def test_when_the_time_is_over_the_job_is_shown_as_it_is() -> None:
         assert (await app.wait(id_, 0)).state == "queued"
         assert (await app.wait(id_, 5)).state == "queued"
         assert apps.loop.time() == pytest.approx(5, abs=0.01)
-        assert app._results._waiting == {}
+        assert app.results._waiting == {}
 
 
 @virtual
@@ -164,4 +164,4 @@ async def test_one_who_leaves_does_not_disturb_the_others() -> None:
         await apps.sleep(1)
         await app.cancel(id_)
         assert [(await task).state for task in tasks[1:]] == ["cancelled", "cancelled"]
-        assert app._results._waiting == {}
+        assert app.results._waiting == {}

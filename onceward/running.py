@@ -1,0 +1,171 @@
+"""The processes of a running application: opened at its start in order, and closed in reverse."""
+
+import asyncio
+import gc
+import signal
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from onceward.locks import LockTable
+from onceward.locks.server import Locks
+from onceward.maintenance.key_source import KeySource
+from onceward.maintenance.reencryption import Reencryption
+from onceward.node import Node
+from onceward.observe.senders import Senders
+from onceward.parts import attributes
+from onceward.rooms.hub import Hub
+from onceward.tables import Referee
+from onceward.tables.games.part import Game
+from onceward.tables.runtime import TableRuntime
+from onceward.webhooks.delivery import Delivery
+from onceward.webhooks.timers import WEBHOOKS, Spec, TimerTable
+from onceward.webhooks.timers.server import Timers
+from onceward.work.attempt import Handler
+from onceward.work.inbox import Inbox
+from onceward.work.intake import Intake
+from onceward.work.quarantine import Quarantine
+from onceward.work.queues import Queues
+from onceward.work.results import Results
+from onceward.work.worker import Worker
+
+if TYPE_CHECKING:
+    from onceward.app import App
+
+
+@dataclass(slots=True)
+class Declarations:
+    """The declarations of an application, complete before it starts."""
+
+    settings: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """Settings of queues by the name of the queue."""
+    handlers: dict[str, Handler] = field(default_factory=dict)
+    recurring: dict[str, Spec] = field(default_factory=dict)
+    """Timers of recurring jobs by their id."""
+    referees: dict[str, Referee] = field(default_factory=dict)
+    games: dict[str, Game] = field(default_factory=dict)
+
+
+class Workers:
+    """The workers of a process, one for each handler."""
+
+    def __init__(self, drain_s: float) -> None:
+        self._drain_s = drain_s
+        self.all: list[Worker] = []
+
+    def start(self, app: "App", handlers: list[Handler]) -> None:
+        quarantine = Quarantine()
+        for handler in handlers:
+            name = f"{app.name}/{handler.queue}"
+            worker = Worker(app.node, app.intake, handler, name, quarantine)
+            self.all.append(worker)
+            worker.start()
+
+    async def stop(self) -> None:
+        """Let running handlers finish, within the time to drain."""
+        try:
+            await asyncio.gather(*[worker.stop(self._drain_s) for worker in self.all])
+        finally:
+            self.all = []
+
+    def hurry(self) -> None:
+        """Interrupt the running handlers. Idempotent."""
+        for worker in self.all:
+            worker.hurry()
+
+
+async def start_processes(
+    app: "App", node: Node, declared: Declarations, workers: Workers, stack: AsyncExitStack
+) -> None:
+    """Start the node, the processes of all capabilities and the workers, and set the attributes of
+    the application. `stack` closes all of it."""
+    app.node = await node.start()
+    stack.push_async_callback(node.stop)
+    stack.push_async_callback(node.sharing.finish)
+    for attribute in attributes():
+        setattr(app, attribute.name, node.parts.get(attribute.type))
+    await _unlock(app)
+    _start_work(app, stack)
+    app.locks = Locks(app.store, node.parts.get(LockTable))
+    stack.push_async_callback(app.locks.close)
+    app.hub = Hub(app.store, app.rooms, node.placement)
+    stack.push_async_callback(app.hub.close)
+    tables = TableRuntime(node, app.hub, declared.referees, declared.games)
+    stack.push_async_callback(tables.close)
+    app.seats, app.tables, app.games = tables.seats, tables.tables, tables.games
+    timers = _start_timers(app, stack)
+    node.act_on_parts()
+    reencryption = Reencryption(app.store, timers, node.schedule.slots)
+    stack.push_async_callback(reencryption.stop)
+    reencryption.start()
+    node.on_end(app.results.close)
+    for queue, settings in declared.settings.items():
+        if settings:
+            await app.queues.change(queue, settings)
+    for id_, spec in declared.recurring.items():
+        await app.store.run(partial(timers.keep, id_=id_, spec=spec))
+    stack.push_async_callback(workers.stop)
+
+
+async def start_workers(app: "App", declared: Declarations, workers: Workers) -> None:
+    """Run the handlers, and make webhook calls if the application does that."""
+    handlers = list(declared.handlers.values())
+    if app.delivery is not None:
+        await app.queues.change(WEBHOOKS, app.delivery.settings)
+        handlers.append(app.delivery.handler)
+    workers.start(app, handlers)
+
+
+async def run_until_signal(
+    app: "App", workers: Workers, announce: Callable[[], None] = lambda: None
+) -> None:
+    """Run an application until SIGTERM or SIGINT, then drain. A second signal interrupts the
+    handlers."""
+    loop, stopped = asyncio.get_running_loop(), asyncio.Event()
+
+    def signalled() -> None:
+        if stopped.is_set():
+            workers.hurry()
+        stopped.set()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, signalled)
+    async with app:
+        # These objects live until the end: the garbage collector need not scan them.
+        gc.freeze()
+        app.node.on_end(stopped.set)
+        announce()
+        await stopped.wait()
+
+
+async def _unlock(app: "App") -> None:
+    path = str(getattr(app.engine, "path", ""))
+    app.key_source = KeySource(app.store, app.server_key, path=path)
+    if app.outward is None:
+        await app.key_source.unlock_known()
+    else:
+        await app.key_source.unlock()
+
+
+def _start_work(app: "App", stack: AsyncExitStack) -> None:
+    node = app.node
+    app.inbox = Inbox(node.schedule)
+    app.queues = Queues(app.store, node.schedule, node.queue_settings, node.depths)
+    app.senders = Senders(app.store)
+    app.intake = Intake(app.store, app.inbox, app.senders)
+    stack.push_async_callback(app.intake.finish)
+    app.results = Results(app.store, node.schedule)
+    stack.callback(app.results.close)
+
+
+def _start_timers(app: "App", stack: AsyncExitStack) -> TimerTable:
+    timers = app.node.parts.get(TimerTable)
+    app.delivery = None
+    if app.outward is not None:
+        app.delivery = Delivery(app.store, timers, app.outward)
+        stack.push_async_callback(app.delivery.close)
+    guard = None if app.delivery is None else app.delivery.guard
+    app.timers = Timers(app.store, timers, guard, app.key_source)
+    return timers
