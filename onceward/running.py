@@ -52,7 +52,7 @@ class Workers:
     """The workers of a process, one for each handler."""
 
     def __init__(self, drain_s: float) -> None:
-        self._drain_s = drain_s
+        self.drain_s = drain_s
         self.all: list[Worker] = []
 
     def start(self, app: "App", handlers: list[Handler]) -> None:
@@ -66,7 +66,7 @@ class Workers:
     async def stop(self) -> None:
         """Let running handlers finish, within the time to drain."""
         try:
-            await asyncio.gather(*[worker.stop(self._drain_s) for worker in self.all])
+            await asyncio.gather(*[worker.stop(self.drain_s) for worker in self.all])
         finally:
             self.all = []
 

@@ -226,6 +226,19 @@ async def test_someone_at_a_page_and_someone_on_a_phone_finish_a_game_though_nod
         await pages[2].call("GET", "rps", "play", "me", type=Any)
         wendy.room = await wendy.live.join("rps:@wendy")
 
+        async def answered(at: int) -> None:
+            """Wait until the phone has received a text."""
+            after = "0"
+            async with asyncio.timeout(120):
+                while True:
+                    asked = {"after": after}
+                    shown = await pages[at].call(
+                        "GET", "rps", "phones", "texts", type=Any, query=asked
+                    )
+                    if any(not text["sent"] for text in shown["texts"]):
+                        return
+                    after = str(shown["after"])
+
         async def hears(at: int, what: str) -> Any:
             """Wait until there is news of that, and look at it over any of them."""
             async with asyncio.timeout(120):
@@ -238,6 +251,7 @@ async def test_someone_at_a_page_and_someone_on_a_phone_finish_a_game_though_nod
         await act(0, "nick Wendy")
         await text(1, "nick Pete")
         await hears(2, "Wendy")
+        await answered(1)  # the names are taken by two jobs, in any order
         await act(2, "throw rock Pete")
         me = await hears(0, "Pete")
         assert [game["mine"] for game in me["games"]] == ["rock"]

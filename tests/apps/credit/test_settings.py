@@ -79,10 +79,8 @@ def test_a_process_that_stops_waits_for_pulls_that_nobody_could_repeat() -> None
     told = {**ENOUGH, "CREDIT_DATABASE": "memory://", "CREDIT_BUREAU_TIMEOUT_S": "700"}
     for keys, drain_s in (("0", 700), ("1", limits.DRAIN_S)):
         settings = load({**told, "CREDIT_BUREAU_KEYS": keys})
-        assert (settings.drain_s, Credit(settings, decide=decide).app._drain_s) == (
-            drain_s,
-            drain_s,
-        )
+        app = Credit(settings, decide=decide).app
+        assert (settings.drain_s, app._workers.drain_s) == (drain_s, drain_s)
     assert load({**told, "CREDIT_BUREAU_TIMEOUT_S": "1"}).drain_s == limits.DRAIN_S
 
 
