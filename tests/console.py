@@ -35,10 +35,16 @@ def printed(shown: list[str], said: list[str]) -> bool:
     between them."""
     lines = iter(shown)
     for pattern in said:
-        wanted = re.compile(".*".join(map(re.escape, pattern.strip().split(ANYTHING))))
-        if not any(wanted.fullmatch(line.strip()) for line in lines):
+        wanted = re.compile(".*".join(map(re.escape, _spaced(pattern).split(ANYTHING))))
+        if not any(wanted.fullmatch(_spaced(line)) for line in lines):
             return False
     return True
+
+
+def _spaced(line: str) -> str:
+    """A line with one space for each gap: guides show columns as on a terminal, which this is
+    not."""
+    return " ".join(line.split())
 
 
 class Console:

@@ -116,7 +116,7 @@ async def test_inspect_says_what_is_due(tmp_path: Path, capsys: Capture) -> None
     assert run("db", "inspect", path) == 0
     shown = capsys.readouterr().out
     assert "(in " in shown
-    assert "journal      none" in shown
+    assert "journal\tnone" in shown
 
 
 async def test_inspect_shows_a_time_beyond_the_calendar_as_a_number(

@@ -72,7 +72,8 @@ def make_parser() -> Parser:
     )
     parser.epilog = (
         "An error is one line on standard error that ends with its code. Exit codes: 0 success, "
-        "2 wrong usage, 75 try again, 77 not allowed, 78 wrong settings, "
+        "1 the job has not succeeded (--wait-s), 2 wrong usage, 3 not ended in time (--wait-s), "
+        "75 try again, 77 not allowed, 78 wrong settings, "
         + ", ".join(f"{number} {code}" for number, code in sorted(exits.items()))
         + "."
     )

@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from onceward.api import jobs, messages, sessions
-from onceward.api.jobs import Job
+from onceward.api.jobs import ENDED, ClaimedJobs, Job
 from onceward.api.messages import Receipt
 from onceward.api.queues import ChangedJobs
 from onceward.cli.calls import add_server_options, call, connect
@@ -20,15 +20,38 @@ if TYPE_CHECKING:
     from onceward.cli.client import RecordingClient
 
 
-class Behaviour(NamedTuple):
-    """A command that does more than one call of its operation."""
+# Exit codes of commands that wait. 2 and 64 to 78 are errors.
+_NOT_SUCCEEDED = 1
+_NOT_IN_TIME = 3
+_WAITED = (
+    f"With --wait-s, the exit code is 0 if the job has succeeded, {_NOT_SUCCEEDED} if it has "
+    f"failed, was cancelled or is in doubt, and {_NOT_IN_TIME} if it has not ended in time."
+)
 
-    run: Callable[["RecordingClient", dict[str, Any], argparse.Namespace], Awaitable[Any]]
-    """Returns the response to print."""
+
+class Behaviour(NamedTuple):
+    """A command that does more than one call of its operation, or has exit codes of its own."""
+
+    run: Callable[["RecordingClient", dict[str, Any], argparse.Namespace], Awaitable[Any]] | None
+    """Returns the response to print. None: one call of the operation."""
     add: Callable[[Parser], None] | None = None
     """Adds options."""
     hides: tuple[str, ...] = ()
     """Arguments of the operation that are no options."""
+    exit: Callable[[Any], int] | None = None
+    """The exit code for a response, if the command has waited."""
+    exits: str = ""
+    """A sentence about its exit codes."""
+
+
+def _job_exit(found: Receipt | Job) -> int:
+    if found.state == "succeeded":
+        return 0
+    return _NOT_SUCCEEDED if found.state in ENDED else _NOT_IN_TIME
+
+
+def _claim_exit(found: ClaimedJobs) -> int:
+    return 0 if found.jobs else _NOT_IN_TIME
 
 
 async def _send(client: "RecordingClient", given: dict[str, Any], _: argparse.Namespace) -> Receipt:
@@ -103,8 +126,13 @@ def _console(namespace: argparse.Namespace) -> int:
 
 
 BEHAVIOURS = {
-    "messages.send": Behaviour(_send),
-    "jobs.get": Behaviour(_get_job),
+    "messages.send": Behaviour(_send, exit=_job_exit, exits=_WAITED),
+    "jobs.get": Behaviour(_get_job, exit=_job_exit, exits=_WAITED),
+    "jobs.claim": Behaviour(
+        None,
+        exit=_claim_exit,
+        exits=f"With --wait-s, the exit code is {_NOT_IN_TIME} if there was no job in time.",
+    ),
     "jobs.settle": Behaviour(_settle, _add_settle, ("done", "result")),
     "queues.redrive": Behaviour(_redrive, hides=("after",)),
     "queues.purge": Behaviour(_purge, _add_purge, ("after",)),

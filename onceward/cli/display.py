@@ -1,4 +1,7 @@
-"""Output of commands: results to standard output, progress and errors to standard error."""
+"""Output of commands: results to standard output, progress and errors to standard error.
+
+A terminal gets aligned columns that fit. Other programs get lines with tabs and whole values.
+"""
 
 import shutil
 import sys
@@ -43,14 +46,18 @@ def width() -> int | None:
 def print_facts(facts: Facts, indent: int = 0) -> None:
     """Print names and values, one on a line. Empty values are left out; long ones are folded."""
     shown = [(name, value) for name, value in facts if value]
-    first = max((cells(name) for name, _ in shown), default=0)
     columns = width()
+    if columns is None:
+        for name, value in shown:
+            print(name, "\n\t".join(map(printable, value.splitlines())), sep="\t")
+        return
+    first = max((cells(name) for name, _ in shown), default=0)
+    room = max(columns - indent - first - len(_GAP), _CUT_MIN)
     for name, value in shown:
         lines: list[str] = []
         for line in value.splitlines() or [""]:
             line = printable(line)
-            room = None if columns is None else max(columns - indent - first - 2, _CUT_MIN)
-            lines += [line] if room is None or cells(line) <= room else _folded(line, room)
+            lines += [line] if cells(line) <= room else _folded(line, room)
         label = " " * indent + padded(name, first)
         for number, line in enumerate(lines):
             print((label if number == 0 else " " * len(label)) + _GAP + line)
@@ -59,21 +66,36 @@ def print_facts(facts: Facts, indent: int = 0) -> None:
 def print_table(heads: Sequence[str], rows: Sequence[Sequence[Cell]]) -> None:
     """Print a table. The last column is cut to fit the terminal. If the others do not fit, each row
     is printed as lines of names and values, so that no id is cut."""
+    upper = [head.upper() for head in heads]
+    columns = width()
+    if columns is None:
+        _print_tabs([upper, *rows])
+        return
     texts = [[_cell(cell) for cell in row] for row in rows]
     widths = [max(map(cells, column)) for column in zip(heads, *texts, strict=True)]
-    columns = width()
-    room = None if columns is None else columns - sum(widths[:-1]) - len(_GAP) * (len(heads) - 1)
-    if room is not None and room < min(widths[-1], _CUT_MIN):
+    room = columns - sum(widths[:-1]) - len(_GAP) * (len(heads) - 1)
+    if room < min(widths[-1], _CUT_MIN):
         for row in texts:
             print(row[0])
             print_facts(zip(heads[1:], row[1:], strict=True), indent=2)
         return
     right = [all(isinstance(row[number], int) for row in rows) for number in range(len(heads))]
-    for line in ([head.upper() for head in heads], *texts):
+    for line in (upper, *texts):
         words = [padded(*one) for one in zip(line, widths, right, strict=True)]
-        if room is not None and cells(words[-1].rstrip()) > room:
+        if cells(words[-1].rstrip()) > room:
             words[-1] = _cut(words[-1], room)
         print(_GAP.join(words).rstrip())
+
+
+def print_note(text: str) -> None:
+    """Print a sentence about a result: on a terminal beside it, otherwise to standard error."""
+    print(text, file=sys.stderr if width() is None else sys.stdout)
+
+
+def _print_tabs(rows: Iterable[Sequence[Cell]]) -> None:
+    """Print cells with tabs between them. Tabs and line ends in values are escaped."""
+    for row in rows:
+        print("\t".join(printable(str(cell)) for cell in row))
 
 
 def _cell(cell: Cell) -> str:

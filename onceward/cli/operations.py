@@ -53,8 +53,10 @@ def _add_call(
     fill = partial(_fill_call, operation)
     example = EXAMPLES.get(operation.name, "")
     command = parser.add_command(name, operation.summary, fill, example, section=section)
-    if operation.description:
-        command.description = f"{operation.summary}. {operation.description}"
+    behaviour = BEHAVIOURS.get(operation.name)
+    exits = behaviour.exits if behaviour is not None else ""
+    about = " ".join(text for text in (operation.description, exits) if text)
+    command.description = f"{operation.summary}. {about}".rstrip()
 
 
 def _fill_call(operation: Operation[Any], parser: Parser) -> None:
@@ -83,12 +85,15 @@ def _run(operation: Operation[Any], namespace: argparse.Namespace) -> int:
     behaviour = BEHAVIOURS.get(operation.name)
 
     async def run(client: "RecordingClient") -> Any:
-        if behaviour is not None:
+        if behaviour is not None and behaviour.run is not None:
             return await behaviour.run(client, dict(given), namespace)
         return await call(client, operation, given)
 
     response = connect(run, namespace)
     if namespace.json:
-        return print_json(response)
-    show(operation, response, given)
-    return 0
+        print_json(response)
+    else:
+        show(operation, response, given)
+    if behaviour is None or behaviour.exit is None or not given.get("wait_s"):
+        return 0
+    return behaviour.exit(response)

@@ -18,7 +18,7 @@ from onceward.api.server import Overview, ServerClock
 from onceward.api.tables import Ending, Place, Table, Waiter
 from onceward.api.timers import CreatedTimer, Timer
 from onceward.cli.calls import CURSORS, cursor_of
-from onceward.cli.display import Cell, print_facts, print_json, print_table, width
+from onceward.cli.display import Cell, print_facts, print_json, print_note, print_table, width
 from onceward.job_options import JobOptions
 
 # Numbers from here on are points in time (2020), smaller ones are durations of up to 50 years.
@@ -70,13 +70,13 @@ def _show_list(
 ) -> None:
     items = getattr(response, member)
     if not items:
-        print(_empty(operation, member, given))
+        print_note(_empty(operation, member, given))
         return
     show_items(items, given)
     after = getattr(response, "next", None)
     if after is not None:
         cursor = f", or continue with --{cursor_of(operation)} {after}"
-        print(f"There are more. Use --limit{cursor if cursor.isprintable() else ''}")
+        print_note(f"There are more. Use --limit{cursor if cursor.isprintable() else ''}")
 
 
 def _empty(operation: Operation[Any], member: str, given: Mapping[str, Any]) -> str:
@@ -110,18 +110,20 @@ _HINTS = {
 
 
 def show_items(items: Sequence[Any], given: Mapping[str, Any]) -> None:
-    """Print structs as a table, with the columns that matter. Columns without values, and those
-    of the queue and state in `given`, are left out."""
+    """Print structs as a table, with the columns that matter. On a terminal, columns without
+    values, and those of the queue and state in `given`, are left out."""
     if isinstance(items[0], Queue):
         _show_queues(items)
         return
     heads: list[str] = []
     cells: list[list[Cell]] = []
+    whole = width() is None  # programs rely on the positions of columns
     for column in _COLUMNS.get(type(items[0])) or _all_columns(items):
         name, read = column if isinstance(column, tuple) else (column, None)
         values = [read(one) if read else _cell(name, getattr(one, name, "")) for one in items]
         known = name in ("queue", "state", "phase") and name in given
-        if not heads or (any(value not in ("", 0, "no") for value in values) and not known):
+        filled = any(value not in ("", 0, "no") for value in values)
+        if whole or not heads or (filled and not known):
             heads.append(label(name))
             cells.append(values)
     print_table(heads, list(zip(*cells, strict=True)))
@@ -296,11 +298,13 @@ def _show_changed(changed: ChangedJobs, verb: str) -> None:
 
 
 def _show_queues(queues: Sequence[Queue]) -> None:
+    columns = width()
     found = {state for queue in queues for state, count in queue.jobs.items() if count}
-    if (width() or _ALL_STATES_WIDTH) < _ALL_STATES_WIDTH:
+    if columns is not None and columns < _ALL_STATES_WIDTH:
         found &= {"in_doubt"}
-    states = [state for state in _STATES if state in found or state in _MAIN_STATES]
-    heads = ["queue", *(state.replace("_", " ") for state in states), ""]
+    shown = {*found, *_MAIN_STATES} if columns is not None else set(_STATES)
+    states = [state for state in _STATES if state in shown]
+    heads = ["queue", *(state.replace("_", " ") for state in states), "" if columns else "paused"]
     rows: list[list[Cell]] = [
         [
             queue.name,
@@ -310,7 +314,7 @@ def _show_queues(queues: Sequence[Queue]) -> None:
         for queue in queues
     ]
     print_table(heads, rows)
-    print(_counted(max(queue.counted_ms or 0 for queue in queues)))
+    print_note(_counted(max(queue.counted_ms or 0 for queue in queues)))
 
 
 def _counted(counted_ms: int) -> str:

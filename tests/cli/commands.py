@@ -66,6 +66,12 @@ class Command:
         assert (shown.stderr, shown.returncode) == ("", 0)
         return shown.stdout
 
+    def listed(self, *arguments: str) -> tuple[str, str]:
+        """What a command that goes well prints, and its notes about that."""
+        shown = self.run(*arguments)
+        assert shown.returncode == 0
+        return shown.stdout, shown.stderr
+
     def json(self, *arguments: str) -> Any:
         return json.loads(self.said(*arguments, "--json"))
 

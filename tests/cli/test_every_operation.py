@@ -125,7 +125,7 @@ def test_every_operation_is_called_by_its_command(command: Command) -> None:
             found = command.json(*words)
             kept |= {f"{{{name}}}": _member(found, path) for name, path in keeps}
         else:
-            assert command.said(*words).strip(), text
+            assert "".join(command.listed(*words)).strip(), text
     called = {tuple(text.split()[:2]) for text, *_ in STEPS}
     calls = {
         (noun, one.verb.replace("_", "-")) for noun, found in commands().items() for one in found

@@ -119,6 +119,32 @@ def test_the_result_of_a_message_is_waited_for(
     assert command.json("jobs", "get", job["id"], "--wait-s", "20")["result"] == {"sum": 3}
 
 
+def test_the_exit_code_of_a_wait_is_the_outcome_of_the_job(command: Command, queue: str) -> None:
+    send = ("send", queue, "1", "--key")
+    wait = ("--wait-s", "0.01")
+    waited = command.run(*send, "late", *wait)
+    assert (waited.returncode, waited.stderr) == (3, "")
+    assert waited.stdout.endswith("(queued)\n")
+    assert json.loads(command.run(*send, "late", *wait, "--json").stdout)["state"] == "queued"
+    [failed] = fail(command, queue, 1, "ValueError: no")
+    waited = command.run(*send, "late", *wait)
+    assert (waited.returncode, waited.stderr) == (1, "")
+    assert waited.stdout == f"Accepted before: {failed} (failed)\nValueError: no\n"
+    done = command.json(*send, "done")["id"]
+    assert command.run("jobs", "get", done, *wait).returncode == 3
+    [job] = command.json("jobs", "claim", queue)["jobs"]
+    assert command.run("jobs", "claim", queue, *wait).returncode == 3
+    command.said("jobs", "complete", done, job["token"])
+    cancelled = command.json(*send, "cancelled")["id"]
+    command.said("jobs", "cancel", cancelled)
+    codes = {id_: command.run("jobs", "get", id_, *wait) for id_ in (done, failed, cancelled)}
+    assert [waited.returncode for waited in codes.values()] == [0, 1, 1]
+    assert command.run("jobs", "get", failed).returncode == 0  # it has not waited
+    for name in ("send", "jobs get"):
+        shown = " ".join(command.said(*name.split(), "--help").split())
+        assert "exit code is 0 if the job has succeeded, 1 if it has failed" in shown
+
+
 def test_options_of_a_message_arrive(command: Command, queue: str) -> None:
     options = ("--delay-s", "60", "--order-key", "o", "--priority", "1")
     id_ = command.json("send", queue, "1", "--key", "k", *options)["id"]
@@ -161,7 +187,7 @@ def test_queues_are_listed_and_changed(command: Command, queue: str) -> None:
     found = command.json("queues", "configure", queue, *change)
     assert found["settings"] == {"attempts_max": 3, "key_retention_ms": None}
     assert queue in {found["name"] for found in command.json("queues", "list")["queues"]}
-    assert queue in command.said("queues", "list")
+    assert queue in command.listed("queues", "list")[0]
 
 
 def test_a_table_of_queues_fits_a_terminal(command: Command, queue: str) -> None:
@@ -194,16 +220,16 @@ def test_failed_jobs_are_listed_and_retried(command: Command, queue: str) -> Non
     listed = command.json(*few)
     # They may have failed in the same millisecond.
     assert sorted(job["id"] for job in listed["jobs"]) == sorted(first)
-    assert "There are more. Use --limit" in command.said(*few)
+    assert "There are more. Use --limit" in command.listed(*few)[1]
     others = command.json(*few, f"--{START}", listed["next"])
     assert sorted(job["id"] for job in others["jobs"]) == sorted(rest)
     assert command.said("jobs", "retry", rest[0]) == f"{rest[0]} is queued\n"
     found = command.json("queues", "redrive", queue, "--reason", "bank")
     assert found == {"jobs": 2, "next": None}
     assert command.said("queues", "redrive", queue) == "1 job retried\n"
-    assert command.said("queues", "failed", queue) == f"No failed jobs in {queue!r}.\n"
-    looked = command.said("jobs", "list", "--queue", queue, "--state", "in_doubt")
-    assert looked == f"No jobs in doubt in {queue!r}.\n"
+    assert command.listed("queues", "failed", queue) == ("", f"No failed jobs in {queue!r}.\n")
+    looked = command.listed("jobs", "list", "--queue", queue, "--state", "in_doubt")
+    assert looked == ("", f"No jobs in doubt in {queue!r}.\n")
 
 
 START = "after"

@@ -227,7 +227,7 @@ def test_config_is_shown_as_a_table(capsys: Capture) -> None:
     assert run("config") == 0
     text = capsys.readouterr().out
     for name, meaning in MEANING.items():
-        assert re.search(rf"^{name} .* default +{meaning.split()[0]}", text, re.MULTILINE)
+        assert re.search(rf"^{name}\t.*\tdefault\t{meaning.split()[0]}", text, re.MULTILINE)
 
 
 def test_config_keeps_secrets(capsys: Capture) -> None:

@@ -6,14 +6,20 @@ import msgspec
 import pytest
 
 from onceward.api import OPERATIONS
-from onceward.api.jobs import JobPage
+from onceward.api.jobs import JobPage, JobSummary
 from onceward.api.queues import FailedJobs, QueueList
 from onceward.api.timers import TimerPage
-from onceward.cli import display
+from onceward.cli import display, views
 from onceward.cli.display import print_facts, print_table
 from onceward.cli.views import facts, show, shown_duration, shown_time
 
 Capture = pytest.CaptureFixture[str]
+
+
+@pytest.fixture
+def wide(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(display, "width", lambda: 200)
+    monkeypatch.setattr(views, "width", lambda: 200)
 
 
 @pytest.fixture
@@ -93,9 +99,35 @@ def test_a_struct_is_names_and_values() -> None:
     }
 
 
+@pytest.mark.usefixtures("wide")
 def test_a_table_has_numbers_to_the_right(capsys: Capture) -> None:
     print_table(("name", "count"), [("a", 1_234), ("long name", 5)])
     assert capsys.readouterr().out == "NAME       COUNT\na          1,234\nlong name      5\n"
+
+
+def test_another_program_gets_tabs_and_whole_values(capsys: Capture) -> None:
+    long = "why " * 100
+    print_table(("id", "count", "reason"), [("a", 1_234, f"{long}\n\tend\x1b"), ("longer", 5, "")])
+    print_facts([("reason", "one\ntwo"), ("empty", ""), ("longer", long)])
+    assert capsys.readouterr().out == (
+        f"ID\tCOUNT\tREASON\na\t1234\t{long}\\n\\tend\\x1b\nlonger\t5\t\n"
+        f"reason\tone\n\ttwo\nlonger\t{long}\n"
+    )
+
+
+def test_another_program_gets_every_column_and_no_sentences(capsys: Capture) -> None:
+    time_ms = 2_000_000_000_000
+    times = {"created_ms": time_ms, "due_ms": time_ms, "ended_ms": time_ms}
+    said = {"id": "a", "queue": "q", "state": "failed", "key": None, "caller": ""}
+    options = {"priority": 5, "attempts_max": 5}
+    job = JobSummary(**said, **times, **options, attempt=1, worker="", reason="")
+    for given in ({}, {"queue": "q", "state": "failed"}):
+        show(OPERATIONS["jobs.list"], JobPage([job], 1, "c"), given)
+        out, err = capsys.readouterr()
+        heads, row = (line.split("\t") for line in out.splitlines())
+        assert (heads[:4], row[:4]) == (["ID", "STATE", "QUEUE", "KEY"], ["a", "failed", "q", ""])
+        assert len(heads) == len(row)
+        assert err == "There are more. Use --limit, or continue with --after c\n"
 
 
 @pytest.mark.usefixtures("narrow")
@@ -122,12 +154,14 @@ def test_long_values_are_folded(capsys: Capture) -> None:
     assert lines == [f"body    {'y' * 32}", f"        {'y' * 28}", "reason  one", "        two"]
 
 
+@pytest.mark.usefixtures("wide")
 def test_data_cannot_control_the_terminal(capsys: Capture) -> None:
     print_facts([("key", "\x1b[2Jgone\b")])
     print_table(("key",), [("\x1b]0;title\x07",)])
     assert capsys.readouterr().out == "key  \\x1b[2Jgone\\x08\nKEY\n\\x1b]0;title\\x07\n"
 
 
+@pytest.mark.usefixtures("wide")
 def test_wide_letters_are_counted_as_two_columns(capsys: Capture) -> None:
     print_table(("name", "count"), [("東京", 1), ("ann", 2)])
     assert capsys.readouterr().out == "NAME  COUNT\n東京      1\nann       2\n"
@@ -159,4 +193,4 @@ def test_an_empty_list_says_what_was_looked_for(
     name: str, response: Any, given: dict[str, Any], text: str, capsys: Capture
 ) -> None:
     show(OPERATIONS[name], response, given)
-    assert capsys.readouterr().out == f"{text}\n"
+    assert capsys.readouterr() == ("", f"{text}\n")
