@@ -222,9 +222,11 @@ modules: $(DEV) ## write docs/modules.md, the map of all modules
 records: $(DEV) ## write tests/fixtures/records.json, the layout of stored records
 	@$(PY) -m scripts.records
 
-docs: $(DOCS) $(RUN) ## build the documentation into site/, its reference from the code
+docs: $(DOCS) $(DEV) ## build the documentation into site/, check its links and its search
 	@$(PY) -m scripts.reference docs/reference
 	@NO_MKDOCS_2_WARNING=1 .venv-docs/bin/python -m mkdocs build --strict --quiet
+	@scripts/browser.sh
+	@$(PYTEST) -q tests/docs/built_site.py
 	@echo "open site/index.html"
 
 lock: $(UV) ## write requirements/*.lock from pyproject.toml and requirements/*.in

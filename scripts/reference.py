@@ -6,12 +6,10 @@
 """
 
 import argparse
-import ast
-import dataclasses
-import importlib
 import inspect
 import json
 import os
+import shutil
 import sys
 import textwrap
 from collections.abc import Callable, Iterator
@@ -25,63 +23,14 @@ from onceward import errors as error_table
 from onceward import limits as limit_table
 from onceward.capabilities import CAPABILITIES
 from onceward.cli import make_parser
-from onceward.parts import attributes
 from onceward.parts import load as load_parts
 from onceward.web.api import ROUTES
 from onceward.web.openapi import document
 from onceward.web.routes import Routes
 from onceward.web.settings import MEANING, PREFIX, SECRET, SWITCHES, Settings
-from scripts.generate_python import FOLDER, class_name, operations_by_noun
+from scripts import reference_python
+from scripts.reference_python import table
 
-# The public modules first, then the modules of objects that applications get from them.
-MODULES = {
-    "onceward": "The application, the rules of games, and the errors.",
-    "onceward.keys": "Keys of records.",
-    "onceward.client": "The client, over HTTP and WebSocket.",
-    "onceward.tokens": "Tokens for the users of your application.",
-    "onceward.web": "The server, and routes and pages of your application.",
-    "onceward.testing": "The testing kit.",
-    "onceward.work.queues": "`app.queues`: queues, for operators.",
-    "onceward.locks.server": "`app.locks`: locks and semaphores.",
-    "onceward.webhooks.timers.server": "`app.timers`: jobs and webhook calls at a time.",
-    "onceward.rooms.part": "`app.rooms`: rooms, each call in a transaction.",
-    "onceward.rooms.records": "Settings of rooms.",
-    "onceward.api.rooms": "Contents of rooms.",
-    "onceward.tables.server": "`app.tables`: tables, each call a separate transaction.",
-    "onceward.tables": "`app.seats`: the same, in your transaction.",
-    "onceward.tables.games.server": "`app.games`: matches, each call in a transaction.",
-    "onceward.api.matches": "Matches as a player sees them.",
-    "onceward.store.transaction": "What `tx.scan` returns.",
-    "onceward.testing.simulation": "The simulator.",
-}
-# Parts whose module docstring is a sufficient description.
-MODULES |= {
-    one.type.__module__: f"`app.{one.name}`: "
-    + (inspect.getdoc(sys.modules[one.type.__module__]) or "").partition("\n")[0]
-    for one in attributes()
-    if one.type.__module__ not in MODULES
-}
-# The documented names of modules that also contain internals.
-ONLY = {
-    "onceward.work.queues": ("Queues",),
-    "onceward.locks.server": ("Locks",),
-    "onceward.webhooks.timers.server": ("Timers",),
-    "onceward.rooms.part": ("Rooms",),
-    "onceward.rooms.records": ("Info",),
-    "onceward.api.rooms": ("Item", "RoomEntry"),
-    "onceward.tables.server": ("Tables",),
-    "onceward.tables": ("Seats", "Policy", "Table", "Seat", "Place", "Ending", "Referee"),
-    "onceward.tables.games.server": ("Games",),
-    "onceward.api.matches": ("MatchView",),
-    "onceward.store.transaction": ("Row",),
-}
-for _noun in operations_by_noun():
-    _module = f"onceward.client.{_noun}"
-    _class = _noun.capitalize()
-    if not (FOLDER.parent / f"{_noun}.py").exists():
-        _module, _class = f"onceward.client.operations.{_noun}", class_name(_noun)
-    MODULES[_module] = f"`client.{_noun}`."
-    ONLY[_module] = (_class,)
 _MADE = "*Generated from the code by `make docs`.*\n"
 
 _INTRO_CAPABILITIES = (
@@ -89,13 +38,6 @@ _INTRO_CAPABILITIES = (
     "of records, and kinds of entries in the schedule. Words in braces are placeholders for names "
     "and numbers; `xx` spreads load over partitions."
 )
-
-
-def table(*rows: tuple[str, ...]) -> str:
-    """A Markdown table; the first row is the header."""
-    lines = [f"| {' | '.join(cell.replace('|', '&#124;') for cell in row)} |" for row in rows]
-    lines.insert(1, "|" + "---|" * len(rows[0]))
-    return "\n".join(lines) + "\n"
 
 
 def commands() -> str:
@@ -319,103 +261,6 @@ _BOUNDS = {
 }
 
 
-def python() -> str:
-    """All public names with their docstrings."""
-    parts = ["# Python\n", _MADE]
-    for module_name, words in MODULES.items():
-        module = importlib.import_module(module_name)
-        parts.append(f"## {module_name}\n\n{words}\n")
-        for name in public(module):
-            parts.append(_documented(name, getattr(module, name)))
-    return "\n".join(parts)
-
-
-def public(module: ModuleType) -> list[str]:
-    """The public names of a module."""
-    if module.__name__ in ONLY:
-        return list(ONLY[module.__name__])
-    if hasattr(module, "__all__"):
-        # Modules have separate sections, and constants have no docstrings.
-        return [name for name in module.__all__ if callable(getattr(module, name))]
-    return [
-        name
-        for name, one in vars(module).items()
-        if not name.startswith("_") and getattr(one, "__module__", "") == module.__name__
-    ]
-
-
-def _documented(name: str, one: Any) -> str:
-    if not inspect.isclass(one):
-        return f"### {name}\n\n{_code(name, one)}{_doc(one)}"
-    parts = [f"### {name}\n\n{_code(name, one)}{_doc(one)}"]
-    fields = _fields(one)
-    if fields:
-        rows = [(f"`{field}`", f"`{kind}`", words) for field, (kind, words) in fields.items()]
-        parts.append(table(("", "", ""), *rows))
-    for method, function in methods(one).items():
-        parts.append(f"#### {name}.{method}\n\n{_code(method, function)}{_doc(function)}")
-    return "\n".join(parts)
-
-
-def methods(one: type) -> dict[str, Any]:
-    """The public methods of a class, including those of base classes in the package."""
-    found: dict[str, Any] = {}
-    for base in reversed(one.__mro__):
-        if base.__module__.startswith("onceward"):
-            for name, member in vars(base).items():
-                inner = member.fget if isinstance(member, property) else member
-                inner = getattr(inner, "__func__", inner)
-                if not name.startswith("_") and inspect.isfunction(inner):
-                    found[name] = inner
-    return found
-
-
-def _code(name: str, one: Any) -> str:
-    """The signature as code."""
-    try:
-        signature = str(inspect.signature(one)).replace("onceward.", "")
-    except (TypeError, ValueError):
-        return ""
-    if inspect.isclass(one) and issubclass(one, Exception):
-        signature = signature.replace("*args, **kwargs", "message")
-    words = "async " if inspect.iscoroutinefunction(one) else ""
-    wrapped = textwrap.wrap(f"{words}{name}{signature}", 96, subsequent_indent="    ")
-    return "```text\n" + "\n".join(wrapped) + "\n```\n\n"
-
-
-def _doc(one: Any) -> str:
-    """The docstring; indented parts are code."""
-    words = inspect.getdoc(one) or ""
-    own = getattr(one, "__doc__", None)
-    if inspect.isclass(one) and (not own or own.startswith(f"{one.__name__}(")):
-        words = ""  # generated by a dataclass
-    init = vars(one).get("__init__") if inspect.isclass(one) else None
-    if init is not None and init.__doc__ and "See help(type(self))" not in init.__doc__:
-        words += f"\n\n{inspect.getdoc(init)}"
-    return f"{words.strip()}\n"
-
-
-def _fields(one: type) -> dict[str, tuple[str, str]]:
-    """The fields of a struct or dataclass, with type and description."""
-    if not (dataclasses.is_dataclass(one) or issubclass(one, msgspec.Struct)):
-        return {}
-    try:
-        body = ast.parse(textwrap.dedent(inspect.getsource(one))).body[0]
-    except (OSError, TypeError):
-        return {}
-    assert isinstance(body, ast.ClassDef)
-    found: dict[str, tuple[str, str]] = {}
-    for number, node in enumerate(body.body):
-        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
-            behind = body.body[number + 1] if number + 1 < len(body.body) else None
-            said = isinstance(behind, ast.Expr) and isinstance(behind.value, ast.Constant)
-            words = str(behind.value.value) if said else ""  # type: ignore[union-attr]
-            if not node.target.id.startswith("_"):
-                kind = ast.unparse(node.annotation).replace("|", "or")
-                found[node.target.id] = (kind, " ".join(words.split()))
-    return found
-
-
 PAGES: dict[str, Callable[[], str]] = {
     "commands": commands,
     "settings": settings,
@@ -423,15 +268,20 @@ PAGES: dict[str, Callable[[], str]] = {
     "limits": limits,
     "capabilities": capabilities,
     "http": http,
-    "python": python,
 }
+
+
+def pages() -> dict[str, str]:
+    """The text of each page by name."""
+    return {name: make() for name, make in PAGES.items()} | reference_python.pages()
 
 
 def main() -> None:
     [folder] = map(Path, sys.argv[1:])
-    folder.mkdir(parents=True, exist_ok=True)
-    for name, make in PAGES.items():
-        (folder / f"{name}.md").write_text(make(), encoding="utf-8")
+    shutil.rmtree(folder, ignore_errors=True)
+    (folder / "python").mkdir(parents=True)
+    for name, text in pages().items():
+        (folder / f"{name}.md").write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":

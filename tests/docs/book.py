@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -45,6 +46,18 @@ def paths() -> dict[str, Path]:
     others = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(ROOT.glob("clients/*/*.md"))]
     others += sorted(ROOT.glob("apps/*/README.md"))
     return {**{str(path.relative_to(ROOT)): path for path in others}, **found}
+
+
+def anchors(text: str) -> set[str]:
+    """The anchors of a page: ids, and those of headings as mkdocs makes them, with a number if
+    they are repeated."""
+    found = set(re.findall(r' id="([^"]+)"', text))
+    for title in re.findall(r"^#+ (.*)", re.sub(r"^```.*?^```", "", text, flags=re.S | re.M), re.M):
+        words = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", title).lower()
+        slug = re.sub(r"[-\s]+", "-", re.sub(r"[^\w\s-]", "", words).strip())
+        number = next(n for n in count() if (f"{slug}_{n}" if n else slug) not in found)
+        found.add(f"{slug}_{number}" if number else slug)
+    return found
 
 
 def blocks(page: str, text: str) -> list[Block]:

@@ -21,9 +21,10 @@ from onceward.cli import make_parser
 from onceward.web.settings import load
 from scripts.reference import PAGES as PAGES_MADE
 from tests.console import commands, printed
-from tests.docs.book import MADE, ROOT, Block, blocks, paths
+from tests.docs.book import MADE, ROOT, Block, anchors, blocks, paths
 from tests.docs.parts import CANNOT, PARTS, PRINTS, cannot, find, quoted
 from tests.docs.reader import Reader, programs
+from tests.docs.searches import SEARCHES
 from tests.needs import need
 from tests.quotes import links
 
@@ -190,6 +191,26 @@ def test_every_link_leads_to_a_page_and_every_page_is_found() -> None:
             named.add(target)
     lost = [path for path in every.values() if path.is_relative_to(folder) and path not in named]
     assert lost == []
+
+
+def test_every_link_to_a_section_leads_to_a_heading() -> None:
+    every = paths()
+    headings = {path.resolve(): anchors(path.read_text()) for path in every.values()}
+    for page, path in every.items():
+        for link in links(path):
+            target, _, anchor = link.partition("#")
+            place = (path.parent / target).resolve() if target else path.resolve()
+            if anchor and place in headings:
+                assert anchor in headings[place], f"{page}: {link}"
+
+
+@pytest.mark.parametrize("words", SEARCHES)
+def test_a_page_that_a_search_must_find_is_about_it(words: str) -> None:
+    """`make docs` searches the built site (tests/docs/built_site.py)."""
+    text = paths()[f"{SEARCHES[words].rstrip('/')}.md"].read_text()
+    first = text.split("\n\n")[1]
+    said = "\n".join([first, *re.findall(r"^#+ (.*)", text, re.MULTILINE)]).lower()
+    assert all(word in said for word in words.split())
 
 
 def test_no_page_opens_a_marked_section() -> None:

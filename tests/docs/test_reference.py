@@ -17,7 +17,8 @@ from onceward.errors import TABLE
 from onceward.parts import all_kinds
 from onceward.web.api import ROUTES
 from onceward.web.settings import MEANING, Settings
-from scripts import reference
+from scripts import reference, reference_python
+from tests import test_surface
 from tests.docs.book import ROOT
 
 
@@ -28,7 +29,12 @@ def page(name: str) -> str:
 
 def test_the_navigation_has_every_page() -> None:
     nav = (ROOT / "mkdocs.yml").read_text()
-    assert re.findall(r"reference/(\w+)\.md", nav) == list(reference.PAGES)
+    assert set(re.findall(r"reference/([\w/.]+)\.md", nav)) == {*reference.PAGES, *python_pages()}
+
+
+@cache
+def python_pages() -> dict[str, str]:
+    return reference_python.pages()
 
 
 def parsers(parser: argparse.ArgumentParser, name: str) -> dict[str, argparse.ArgumentParser]:
@@ -109,20 +115,55 @@ def test_every_call_of_the_api_is_there_with_what_it_takes() -> None:
             assert f"`{code}`" in said
 
 
-@pytest.mark.parametrize("name", reference.MODULES)
-def test_every_public_name_of_a_module_is_there_and_says_what_it_is(name: str) -> None:
-    module = importlib.import_module(name)
-    names = reference.public(module)
-    assert names
-    for one in names:
-        said = section(page("python"), one)
-        member: Any = getattr(module, one)
+def test_every_public_module_has_a_page() -> None:
+    assert {*test_surface.PUBLIC, "onceward.keys"} == set(reference_python.PUBLIC)
+
+
+@pytest.mark.parametrize(
+    ("page", "module_name", "names"),
+    list(reference_python.sections()),
+    ids=lambda one: str(one)[:40],
+)
+def test_every_public_name_has_a_section(page: str, module_name: str, names: list[str]) -> None:
+    text = python_pages()[page]
+    module = importlib.import_module(module_name)
+    for name in names:
+        said = anchored(text, name)
+        member: Any = getattr(module, name)
         if not inspect.isclass(member):
-            assert inspect.getdoc(member), f"{name}.{one} says nothing"
+            assert inspect.getdoc(member), f"{module_name}.{name} has no docstring"
             continue
-        assert said.strip(), f"{name}.{one} says nothing"
-        for method in reference.methods(member):
-            assert f"#### {one}.{method}\n" in page("python")
+        assert said.strip(), f"{module_name}.{name} has no description"
+        for method in reference_python.methods(member):
+            anchored(text, f"{name}.{method}")
+
+
+def anchored(text: str, name: str) -> str:
+    """The section with the anchor of a name."""
+    found = re.search(rf"^#+ .*{{#{re.escape(name.lower())}}}\n(.*?)(?=^#+ |\Z)", text, re.S | re.M)
+    assert found, name
+    return found[1]
+
+
+def test_a_signature_is_as_written_with_types_that_are_links() -> None:
+    said = anchored(python_pages()["python/onceward"], "App.cron")
+    assert '    zone: str = "UTC",\n    name: str | None = None,\n' in said
+    assert "**options: Unpack[JobKeywords],\n) -> None" in said
+    said = anchored(python_pages()["python/app"], "Locks.hold")
+    assert "### app.locks.hold {#locks.hold}" in python_pages()["python/app"]
+    assert "[Hold](#hold)</code>" in said
+    assert "| `wait_s` | <code>float &#124; None</code> | The maximum time to wait" in said
+    assert "Raises [`LockHeld`](onceward.md#lockheld)" in said
+
+
+def test_every_link_of_the_reference_has_a_place() -> None:
+    pages = {
+        f"python/{name.removeprefix('python/')}": text for name, text in python_pages().items()
+    }
+    places = {name: set(re.findall(r"{#([^}]+)}", text)) for name, text in pages.items()}
+    for name, text in pages.items():
+        for target, anchor in re.findall(r"\]\(([\w.]*?)(?:\.md)?#([\w.]+)\)", text):
+            assert anchor in places[f"python/{target}" if target else name], (name, target, anchor)
 
 
 def test_the_openapi_document_is_what_the_page_is_made_of() -> None:

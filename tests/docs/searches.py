@@ -1,0 +1,12 @@
+"""Searches of the documentation, and the page that must come first."""
+
+SEARCHES = {
+    "background job": "messages/",
+    "retry policy": "messages/",
+    "distributed lock": "locks/",
+    "cron": "timers/",
+    "presence": "rooms/",
+    "troubleshooting": "troubleshooting/",
+    "exactly once": "concepts/",
+    "idempotency": "messages/",
+}
