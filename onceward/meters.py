@@ -2,13 +2,16 @@
 
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import product
 
 from onceward import limits
+from onceward.errors import BadInput
+from onceward.metric_table import METRICS, SECONDS
 
 Labels = tuple[tuple[str, str], ...]
 
-SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 60)
-"""The bounds of histograms of durations."""
+OTHER = "other"
+"""The label of everything above a limit."""
 
 
 class Histogram:
@@ -57,34 +60,84 @@ class Counter:
 
 
 class Meters:
-    """The meters of one process, by name and labels. Labels include names of queues, which callers
-    choose. Above a limit, further label values are counted under the label `other`."""
+    """The meters of one process, by name and labels.
+
+    Callers choose names of queues. The first ones get their own series; all further queues are
+    counted together as `other`, and so are further labels of an application's own meters.
+    """
 
     def __init__(self) -> None:
         self._counters: dict[str, dict[Labels, Counter]] = {}
         self._histograms: dict[str, dict[Labels, Histogram]] = {}
+        self._queues: set[str] = set()
+
+    def prepare(self) -> None:
+        """Create the counters and histograms whose labels are known, with the value 0."""
+        for name, metric in METRICS.items():
+            if metric.kind != "gauge" and not name.startswith("process_"):
+                make = self.counter if metric.kind == "counter" else self.histogram
+                for labels in product(*metric.labels.values()):
+                    make(name, **dict(zip(metric.labels, labels, strict=True)))
+
+    def prepare_queue(self, queue: str) -> None:
+        """Create all meters of a queue, with the value 0."""
+        for name, metric in METRICS.items():
+            if metric.kind == "histogram" and "queue" in metric.labels:
+                self.histogram(name, queue=queue)
+
+    def queue_label(self, queue: str) -> str:
+        """The label of a queue: its name, or `other`. A new name gets its counters."""
+        if queue in self._queues:
+            return queue
+        if len(self._queues) >= limits.METERED_QUEUES_MAX:
+            queue = OTHER
+            if queue in self._queues:
+                return queue
+        self._queues.add(queue)
+        for name, metric in METRICS.items():
+            if metric.kind == "counter" and "queue" in metric.labels:
+                for labels in product(*[values or (queue,) for values in metric.labels.values()]):
+                    self.counter(name, **dict(zip(metric.labels, labels, strict=True)))
+        return queue
 
     def count(self, name: str, by: float = 1, **labels: str) -> None:
         """Add to a counter."""
         self.counter(name, **labels).value += by
 
     def counter(self, name: str, **labels: str) -> Counter:
-        """The counter of that name, for callers that add to it often."""
+        """The counter of that name; with the value 0 if it is new."""
         counters = self._counters.setdefault(name, {})
-        key = _key(counters, labels)
-        counter = counters.get(key)
+        counter = counters.get(tuple(labels.items()))
         if counter is None:
-            counter = counters[key] = Counter()
+            counter = counters.setdefault(self._key(name, counters, labels), Counter())
         return counter
 
     def histogram(self, name: str, **labels: str) -> Histogram:
         """The histogram of that name, to observe values with."""
         histograms = self._histograms.setdefault(name, {})
-        key = _key(histograms, labels)
-        histogram = histograms.get(key)
+        histogram = histograms.get(tuple(labels.items()))
         if histogram is None:
-            histogram = histograms[key] = Histogram()
+            bounds = METRICS[name].bounds if name in METRICS else SECONDS
+            key = self._key(name, histograms, labels)
+            histogram = histograms.setdefault(key, Histogram(bounds))
         return histogram
+
+    def _key(self, name: str, known: Mapping[Labels, object], labels: dict[str, str]) -> Labels:
+        metric = METRICS.get(name)
+        if metric is None:
+            _admit(name, labels)
+        elif labels.keys() != metric.labels.keys():
+            raise BadInput(
+                f"the metric {name!r} is one of Onceward's, with the labels "
+                f"{list(metric.labels)}, not {list(labels)}; choose another name"
+            )
+        elif "queue" in metric.labels:
+            labels = {**labels, "queue": self.queue_label(labels["queue"])}
+            return tuple((label, labels[label]) for label in metric.labels)
+        key = tuple(labels.items())
+        if key in known or len(known) < limits.METERS_MAX:
+            return key
+        return tuple((name, OTHER) for name in labels)
 
     def total(self, name: str, **labels: str) -> float:
         """The sum of the counters of a name that have these labels."""
@@ -105,8 +158,16 @@ class Meters:
         yield from sorted(self._histograms.items())
 
 
-def _key(known: Mapping[Labels, object], labels: dict[str, str]) -> Labels:
-    key = tuple(labels.items())
-    if key in known or len(known) < limits.METERS_MAX:
-        return key
-    return tuple((name, "other") for name in labels)
+def _admit(name: str, labels: Mapping[str, str]) -> None:
+    """Raise `BadInput` for names that Prometheus rejects, since it would reject all metrics."""
+    for one in (name, *labels):
+        if not one.isascii() or not one.isidentifier():
+            raise BadInput(
+                f"the name of a metric or label must have letters, digits and _, not {one!r}",
+                code="bad_name",
+            )
+    for label, value in labels.items():
+        if type(value) is not str:
+            raise BadInput(
+                f"the label {label!r} must be text, not {type(value).__name__}", code="wrong_type"
+            )

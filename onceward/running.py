@@ -104,6 +104,9 @@ async def start_processes(
     for queue, settings in declared.settings.items():
         if settings:
             await app.queues.change(queue, settings)
+    app.store.meters.prepare()
+    for queue in (*node.queue_settings.names(), *declared.settings):
+        app.store.meters.queue_label(queue)
     for id_, spec in declared.recurring.items():
         await app.store.run(partial(timers.keep, id_=id_, spec=spec))
     stack.push_async_callback(workers.stop)
@@ -115,6 +118,8 @@ async def start_workers(app: "App", declared: Declarations, workers: Workers) ->
     if app.delivery is not None:
         await app.queues.change(WEBHOOKS, app.delivery.settings)
         handlers.append(app.delivery.handler)
+    for handler in handlers:
+        app.store.meters.prepare_queue(handler.queue)
     workers.start(app, handlers)
 
 

@@ -23,6 +23,7 @@ from onceward import errors as error_table
 from onceward import limits as limit_table
 from onceward.capabilities import CAPABILITIES
 from onceward.cli import make_parser
+from onceward.metric_table import METRICS, full_name
 from onceward.parts import load as load_parts
 from onceward.web.api import ROUTES
 from onceward.web.openapi import document
@@ -37,6 +38,13 @@ _INTRO_CAPABILITIES = (
     "Each capability is a folder of the package. It can add scopes for API keys and tokens, kinds "
     "of records, and kinds of entries in the schedule. Words in braces are placeholders for names "
     "and numbers; `xx` spreads load over partitions."
+)
+
+_INTRO_METRICS = (
+    "`/metrics` has these metrics in the text format of Prometheus, with those of your application "
+    "([Monitoring](../guides/monitoring.md)). Counters and histograms with known labels exist from "
+    f"the start. The first {limit_table.METERED_QUEUES_MAX} queues of a node have their own "
+    "series; all further ones share the label `other`.\n"
 )
 
 
@@ -130,6 +138,22 @@ def errors() -> str:
     )
     heads = ("code", "", "HTTP", "close", "exit", "again", "class")
     return "\n".join(["# Errors\n", _MADE, intro, table(heads, *rows)])
+
+
+def metrics() -> str:
+    """All metrics of a node."""
+    rows = [
+        (
+            f"`{full_name(name, one.kind)}`",
+            one.kind,
+            ", ".join(f"`{label}`" for label in one.labels),
+            one.help,
+        )
+        for name, one in METRICS.items()
+    ]
+    return "\n".join(
+        ["# Metrics\n", _MADE, _INTRO_METRICS, table(("metric", "kind", "labels", ""), *rows)]
+    )
 
 
 def capabilities() -> str:
@@ -266,6 +290,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "settings": settings,
     "errors": errors,
     "limits": limits,
+    "metrics": metrics,
     "capabilities": capabilities,
     "http": http,
 }

@@ -8,7 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from onceward import limits
-from onceward.meters import SECONDS, Histogram, Meters
+from onceward.errors import BadInput
+from onceward.meters import Histogram, Meters
+from onceward.metric_table import LONG_SECONDS, METRICS, SECONDS, full_name
 
 
 def test_a_counter_counts_by_its_labels() -> None:
@@ -16,9 +18,9 @@ def test_a_counter_counts_by_its_labels() -> None:
     meters.count("sent", queue="a")
     meters.count("sent", 2, queue="a")
     meters.count("sent", queue="b")
-    meters.count("ended")
+    meters.count("arrived")
     assert list(meters.counters()) == [
-        ("ended", {(): 1}),
+        ("arrived", {(): 1}),
         ("sent", {(("queue", "a"),): 3, (("queue", "b"),): 1}),
     ]
 
@@ -96,10 +98,89 @@ def test_quantiles_are_no_further_off_than_a_bound(values: list[float], fraction
 def test_labels_that_callers_make_up_do_not_fill_the_memory(kind: str) -> None:
     meters = Meters()
     for number in range(limits.METERS_MAX + 100):
-        getattr(meters, kind)("seen", queue=f"q{number}", state="succeeded")
-    getattr(meters, kind)("seen", queue="q0", state="succeeded")
+        getattr(meters, kind)("seen", topic=f"t{number}", state="read")
+    getattr(meters, kind)("seen", topic="t0", state="read")
     [(_, found)] = meters.counters() if kind == "count" else meters.histograms()
     assert len(found) == limits.METERS_MAX + 1
     if kind == "count":
-        assert found[(("queue", "other"), ("state", "other"))] == 100
-        assert found[(("queue", "q0"), ("state", "succeeded"))] == 2
+        assert found[(("topic", "other"), ("state", "other"))] == 100
+        assert found[(("topic", "t0"), ("state", "read"))] == 2
+
+
+def test_only_the_first_queues_have_their_own_series() -> None:
+    meters = Meters()
+    for number in range(limits.METERED_QUEUES_MAX + 100):
+        meters.count("accepted", queue=f"q{number}", duplicate="no")
+        meters.histogram("wait_seconds", queue=f"q{number}").observe(1)
+    meters.count("ended", state="failed", queue="q0")
+    assert meters.queue_label("new") == "other"
+    found = dict(meters.counters())
+    assert found["accepted"][(("queue", "other"), ("duplicate", "no"))] == 100
+    assert found["ended"][(("queue", "q0"), ("state", "failed"))] == 1
+    queues = limits.METERED_QUEUES_MAX + 1
+    assert {name: len(series) for name, series in found.items()} == {
+        name: queues * math.prod(len(values) for values in metric.labels.values() if values)
+        for name, metric in METRICS.items()
+        if metric.kind == "counter" and "queue" in metric.labels
+    }
+    [(_, histograms)] = meters.histograms()
+    assert len(histograms) == queues
+    assert histograms[(("queue", "other"),)].count == 100
+
+
+def test_counters_with_known_labels_exist_before_their_first_event() -> None:
+    meters = Meters()
+    meters.prepare()
+    meters.count("accepted", queue="q", duplicate="no")
+    found = dict(meters.counters())
+    assert found["conflicts"] == {(): 0}
+    assert found["webhooks_postponed"] == {(("reason", "paused"),): 0, (("reason", "busy"),): 0}
+    assert found["accepted"] == {
+        (("queue", "q"), ("duplicate", "no")): 1,
+        (("queue", "q"), ("duplicate", "yes")): 0,
+    }
+    assert found["ended"][(("queue", "q"), ("state", "failed"))] == 0
+    # Requests have routes and statuses, which the server knows.
+    missing = {name for name, metric in METRICS.items() if metric.kind == "counter"} - found.keys()
+    assert missing == {"requests", "process_cpu_seconds"}
+    meters.prepare_queue("q")
+    queues = {name for name, series in meters.histograms() if (("queue", "q"),) in series}
+    assert queues == {"handler_seconds", "wait_seconds"}
+
+
+def test_histograms_have_the_bounds_of_the_table() -> None:
+    meters = Meters()
+    assert meters.histogram("wait_seconds", queue="q").bounds == LONG_SECONDS
+    assert meters.histogram("commit_seconds").bounds == SECONDS
+    assert meters.histogram("parcel_seconds").bounds == SECONDS
+    assert tuple(sorted(LONG_SECONDS)) == LONG_SECONDS
+
+
+@pytest.mark.parametrize("name", ["", "two words", "1st", "für", "a-b", "a{b}"])
+def test_names_that_prometheus_rejects_are_refused(name: str) -> None:
+    meters = Meters()
+    for refused in (lambda: meters.count(name), lambda: meters.count("seen", **{name: "x"})):
+        with pytest.raises(BadInput) as error:
+            refused()
+        assert error.value.code == "bad_name"
+    assert not any(series for _, series in meters.counters())
+
+
+def test_labels_must_be_text_and_those_of_the_table() -> None:
+    meters = Meters()
+    with pytest.raises(BadInput, match="must be text, not int"):
+        meters.count("parcels", size=1)  # type: ignore[arg-type]
+    with pytest.raises(BadInput, match="choose another name"):
+        meters.count("conflicts", size="large")
+
+
+def test_names_follow_the_conventions_of_prometheus() -> None:
+    for name, metric in METRICS.items():
+        full = full_name(name, metric.kind)
+        assert full.startswith(("onceward_", "process_"))
+        assert (metric.kind == "counter") == full.endswith("_total"), full
+        if metric.kind == "histogram":
+            assert full.endswith("_seconds"), full
+        assert not {"ms", "millis", "kb"} & set(full.split("_")), full
+        assert metric.help[0].isupper() or metric.help[0].isdigit()
+        assert not metric.help.endswith(".")

@@ -66,7 +66,7 @@ LAYERS = (
     "alarms callers json_values quantities",
     "server_key",
     "clock file_descriptors ids keys meters reasons redaction strict_json",
-    "errors lazy limits capabilities",
+    "errors lazy limits capabilities metric_table",
     "event_loop extras",
 )
 # Stands beside the layers: imports what is below web, and nothing else imports it.

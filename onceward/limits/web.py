@@ -45,8 +45,9 @@ PAGE_READS_MAX = 1_000  # reads per page for a caller that may see only few jobs
 # Rate limits of requests: how many callers are tracked, and how often each is logged.
 RATED_CALLERS_MAX = 10_000
 RATED_TOLD_S = 60.0
-# Counters per name; further labels are counted together.
+# Counters per name, and queues with their own metrics; further ones are counted together.
 METERS_MAX = 1_000
+METERED_QUEUES_MAX = 200
 # The tolerance for clocks of token issuers, and the cached scope decisions per caller.
 TOKEN_SLACK_MS = 5_000
 GRANTS_MAX = 1_000  # of one token

@@ -106,6 +106,7 @@ class Hold:
         if not self._lock.lost.is_set():
             self._lock.reason = reason
             self._lock.lost.set()
+            self._locks.store.meters.count("locks_lost")
             if self._cancel:
                 self._cancelled = True
                 self._task.cancel()
@@ -137,6 +138,7 @@ class Hold:
             if lost:
                 lock.reason = lock.reason or "it expired, or another process released it"
                 lock.lost.set()
+                self._locks.store.meters.count("locks_lost")
         if lost and self._cancel and (kind is None or (self._cancelled and _is_cancel(error))):
             raise LockLost(
                 f"the lock on {', '.join(lock.tokens)} was lost: {lock.reason}", id=lock.id

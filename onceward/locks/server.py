@@ -150,6 +150,18 @@ class Locks:
         With an id, an interrupted call leaves the request until its lease expires. Raises the
         errors of `hold`, `LockHeld`, and `LockLost` if the request with that id has ended.
         """
+        clock, meters = self.store.clock, self.store.meters
+        begun_ns = clock.elapsed_ns()
+        try:
+            lock = await self._acquire(terms, id_)
+        except LockHeld:
+            meters.count("lock_requests", outcome="refused")
+            raise
+        meters.count("lock_requests", outcome="granted")
+        meters.histogram("lock_wait_seconds").observe((clock.elapsed_ns() - begun_ns) / 1e9)
+        return lock
+
+    async def _acquire(self, terms: Terms, id_: str | None) -> Lock:
         clock = self.store.clock
         over_ns = None if terms.wait_s is None else clock.elapsed_ns() + int(terms.wait_s * 1e9)
         while True:

@@ -16,9 +16,11 @@ from onceward import keys, limits
 from onceward.engine.base import Record
 from onceward.errors import OncewardError
 from onceward.json_values import decode
+from onceward.locks.records import partition_of as lock_partition_of
 from onceward.rooms.records import ROOMS
 from onceward.schedule import job_partition, state_of
 from onceward.store import Store
+from onceward.tables.records import TABLES, Head, head_key
 from onceward.webhooks.endpoints import ENDPOINTS, Endpoint
 from onceward.webhooks.timers import timer_partition
 from onceward.webhooks.timers.records import State
@@ -33,6 +35,13 @@ class _Glance(msgspec.Struct):
     stage: str
     created_ms: int
     attempt: int = 0
+
+
+class _LockGlance(msgspec.Struct):
+    """The fields of the head of a lock needed to count it."""
+
+    held: int
+    waiting: int
 
 
 class _TimerGlance(msgspec.Struct):
@@ -71,6 +80,8 @@ class Counts:
         self.timers: Counter[str] = Counter()
         """The number of timers by state."""
         self.rooms = 0
+        self.gauges: dict[str, float] = {}
+        """The numbers of locks and tables, by the names of their metrics."""
         self.failing: list[Failing] = []
         """The first few failing endpoints."""
         self._counts = 0
@@ -123,6 +134,37 @@ class Counts:
                         health = endpoint.health
                         failing.append(Failing(caller, id_, health.since_ms, health.said))
         self.timers, self.rooms, self.failing = timers, rooms, failing
+        self.gauges = {**await self._count_locks(), **await self._count_tables()}
+
+    async def _count_locks(self) -> dict[str, float]:
+        holders = waiters = 0
+        for slot in range(self._slots):
+            async for page in self._pages(lock_partition_of(slot)):
+                heads = [record for record in page if record.key[1].endswith("#head")]
+                for head in self._values(heads, _LockGlance):
+                    holders += head.held
+                    waiters += head.waiting
+        return {"lock_holders": holders, "lock_waiters": waiters}
+
+    async def _count_tables(self) -> dict[str, float]:
+        tables = games = players = waiters = 0
+        async for page in self._pages(TABLES):
+            if not page:
+                continue
+            wanted = [head_key(keys.split(record.key[1])[0]) for record in page]
+            found = await self._store.engine.get(wanted, self._store.clock.now_ms())
+            heads = [record for record in found if record is not None]
+            for head in self._values(heads, Head):
+                tables += head.phase != "closed"
+                games += head.phase == "playing"
+                players += len(head.seats)
+                waiters += head.waiting
+        return {
+            "tables": tables,
+            "table_games": games,
+            "table_players": players,
+            "table_waiters": waiters,
+        }
 
     async def _pages(self, partition: str) -> AsyncIterator[list[Record]]:
         """All records of a partition, with pauses that limit the share of time spent on

@@ -28,8 +28,11 @@ class Samples:
 
     async def run(self) -> None:
         """Take samples until cancelled."""
+        clock, lag = self._store.clock, self._store.meters.histogram("loop_lag_seconds")
         while True:
-            await self._store.clock.sleep(limits.ACTIVITY_S)
+            begun_ns = clock.elapsed_ns()
+            await clock.sleep(limits.ACTIVITY_S)
+            lag.observe(max((clock.elapsed_ns() - begun_ns) / 1e9 - limits.ACTIVITY_S, 0.0))
             self.sample()
 
     def sample(self) -> None:

@@ -59,6 +59,7 @@ class ClaimQueue:
         self._placement = placement
         self._queue_settings = queue_settings
         self._claimed = store.meters.counter("claimed", queue=queue)
+        self._wait_seconds = store.meters.histogram("wait_seconds", queue=queue)
         self._line: deque[QueuedRequest] = deque()
         self._capacity: deque[Capacity] = deque()
         self._hasty = False  # whether a request in the queue does not wait for jobs
@@ -139,8 +140,14 @@ class ClaimQueue:
             self._match_soon()
 
     def handed_over(self, claims: list[Claim]) -> None:
-        """Count jobs that were leased to a local worker by the commits that added them."""
+        """Count jobs that were leased by a durable commit, with the time that they waited."""
         self._claimed.value += len(claims)
+        now_ms = self._store.clock.now_ms()
+        for claim in claims:
+            # A job that an operator has retried has no due time.
+            due_ms = claim.due_ms or (0 if claim.reason else claim.created_ms)
+            if due_ms:
+                self._wait_seconds.observe(max(now_ms - due_ms, 0) / 1000)
 
     def ask(self, request: QueuedRequest) -> None:
         """Add a request to the queue. It always gets a response; one that waits gets it in time."""
@@ -310,8 +317,8 @@ class ClaimQueue:
             handed, left, allowed = await self._store.run(
                 partial(self._claimer.claim, slots, requests)
             )
-            if claimed := sum(map(len, handed)):
-                self._claimed.value += claimed
+            for claims in handed:
+                self.handed_over(claims)
             # Unless the quota grew during the transaction: then the next round checks it again.
             if not allowed.jobs and opened == self._opened:
                 self._close_until(allowed.again_ms)

@@ -1,6 +1,7 @@
 """Actions of players at tables, as functions of a transaction."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
 from hashlib import blake2b
 from typing import Any, ClassVar
 
@@ -52,6 +53,10 @@ class Seats:
         """The referees, by the names of their games."""
         self._ids = ids
         self._rounds = self.rounds_type(ids, slots, self.referees, board)
+
+    def count_with(self, count: Callable[..., None]) -> None:
+        """Count durable events with `count(name, **labels)`."""
+        self._rounds.count = count
 
     # Tables as a whole.
 
@@ -272,6 +277,7 @@ class Seats:
                 f"the waitlist of {id_!r} is full ({policy.waitlist_max} users); retry later",
                 code="table_full",
             )
+        tx.on_durable(partial(self._rounds.count, "table_joins", role=place.role))
         return place
 
     async def _admit_party(self, sitting: OpenTable, users: Sequence[str]) -> None:

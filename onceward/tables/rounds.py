@@ -1,6 +1,7 @@
 """Games at tables: start, end and consequences for seats and ratings."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 import msgspec
 
@@ -66,6 +67,8 @@ class Rounds:
         self._ids = ids
         self._slots = slots
         self._board = board or Nowhere()
+        self.count: Callable[..., None] = _not_counted
+        """Counts a durable event: `count(name, **labels)`. The runtime of tables sets it."""
         self._beginning: set[tuple[Transaction, str]] = set()
         """The tables whose referees are starting a game, with the transaction."""
 
@@ -174,6 +177,7 @@ class Rounds:
             head.phase = "ready"
             if not all(seat.ready for seat in seats):
                 return False
+        sitting.tx.on_durable(partial(self.count, "table_games_started"))
         head.phase, head.again = "playing", False
         head.game += 1
         head.began_ms = head.paced_ms = now_ms
@@ -248,6 +252,7 @@ class Rounds:
     ) -> Ending:
         """End the running game. Users in `gone` get up in any case."""
         head, policy, table = sitting.head, sitting.policy, sitting.table()
+        sitting.tx.on_durable(partial(self.count, "table_games_ended", reason=reason))
         ratings = await self._rate(sitting, winners, reason)
         ending = Ending(
             head.game,
@@ -289,6 +294,7 @@ class Rounds:
         tx, id_, head = sitting.tx, sitting.id, sitting.head
         if head.phase == "playing":
             table = sitting.table()
+            tx.on_durable(partial(self.count, "table_games_ended", reason="void"))
             await self._tell_referee(sitting, table, Ending(head.game, table.players, (), "void"))
         until_ms = tx.now_ms + limits.SEATS_CLOSED_MS
         sitting.hide_line()
@@ -429,3 +435,7 @@ def _restart(seat: Seat, now_ms: int, clock_ms: int) -> None:
     """Restart the clock of a seat; 0 means no limit."""
     seat.due_ms = now_ms + clock_ms if clock_ms else 0
     seat.ready = seat.turn = seat.warned = False
+
+
+def _not_counted(name: str, **labels: str) -> None:
+    """The default of `Rounds.count`."""

@@ -23,6 +23,7 @@ class TableRuntime:
     ) -> None:
         board = LiveView(node.parts.get(Rooms))
         self.seats = node.parts.get(Seats)
+        self.seats.count_with(node.store.meters.count)
         self.tables = Tables(node.store, self.seats)
         self.games = Games(node.parts.get(Matches), games)
         self.seats.referees.update(referees)

@@ -15,6 +15,7 @@ from onceward.errors import BadInput, OncewardError, Unavailable
 from onceward.file_descriptors import NONE_LEFT, is_reserved
 from onceward.meters import Counter, Histogram
 from onceward.observe.counts import Counts
+from onceward.observe.process import disk_metrics, process_metrics
 from onceward.observe.samples import Samples
 from onceward.web import asgi, metrics
 from onceward.web.api import ROUTES
@@ -127,6 +128,9 @@ class Server:
         await self.app.start(work=self._work)
         self._measured.clear()
         self.connections.meters = self.app.store.meters
+        for route in self.routes:
+            for status in (route.statuses[0], 500):
+                self._measure(route.path, route.method, status)
         if self._request_rate:
             store = self.app.store
             rate, burst = self._request_rate, self._request_burst
@@ -383,8 +387,11 @@ class Server:
 
     async def _compute_metrics(self) -> bytes:
         app = self.app
-        now_ms, gauges = app.store.clock.now_ms(), app.hub.gauges()
-        return metrics.text(app.store.meters, self.counts, now_ms, gauges, app.alarms.gauges())
+        path = str(getattr(app.engine, "path", ""))
+        gauges = {**process_metrics(), **disk_metrics(path), **app.hub.gauges()}
+        now_ms = app.store.clock.now_ms()
+        text = metrics.text(app.store.meters, self.counts, now_ms, gauges, app.alarms.gauges())
+        return metrics.build_info() + text
 
     async def patiently(self, request: Request, work: Coroutine[Any, Any, T]) -> T | None:
         """Run a long operation. It is cancelled, with the result None, if the caller disconnects or

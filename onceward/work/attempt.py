@@ -161,7 +161,10 @@ class Attempt:
     async def _round(self, held: list[Held], conflicts: int) -> bool:
         """Run the handler once and commit the results; returns whether any commit succeeded."""
         jobs = [self._job(one) for one in held]
+        begun_ns = self._store.clock.elapsed_ns()
         results, error, cut_off = await self._handle(jobs)
+        took_s = (self._store.clock.elapsed_ns() - begun_ns) / 1e9
+        self._store.meters.histogram("handler_seconds", queue=self.handler.queue).observe(took_s)
         for one, job in zip(held, jobs, strict=True):
             one.steps = job.steps
         if cut_off:

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import re
+from pathlib import Path
 from typing import Any
 
 import aiohttp
@@ -17,7 +18,7 @@ from tests.client.served import Served
 from tests.docs.book import ROOT
 
 DASHBOARD = json.loads((ROOT / "docs" / "grafana-dashboard.json").read_text())
-NAME = re.compile(r"\bonceward_[a-z_]+")
+NAME = re.compile(r"\b(?:onceward|process)_[a-z_]+")
 
 
 def panels() -> list[dict[str, Any]]:
@@ -83,8 +84,10 @@ def _read(text: str) -> dict[str, set[str]]:
     return found
 
 
-async def test_every_metric_and_label_of_the_dashboard_is_one_that_a_server_shows() -> None:
-    app = App("memory://", slots=4, outward=Outward(allow=["127.0.0.1:*"]))
+async def test_every_metric_and_label_of_the_dashboard_is_one_that_a_server_shows(
+    tmp_path: Path,
+) -> None:
+    app = App(f"sqlite:///{tmp_path}/app.db", slots=4, outward=Outward(allow=["127.0.0.1:*"]))
     async with Served(app) as served, asyncio.timeout(50):
         found = await measured(served)
     for panel in panels():
@@ -102,11 +105,11 @@ async def test_every_metric_and_label_of_the_dashboard_is_one_that_a_server_show
 
 
 def test_the_dashboard_has_no_panel_twice_and_leaves_nothing_out() -> None:
-    from onceward.web.metrics import HELP
+    from onceward.metric_table import METRICS, full_name
 
     titles = [panel["title"] for panel in panels()]
     assert len(set(titles)) == len(titles)
     ids = [panel["id"] for panel in DASHBOARD["panels"]]
     assert len(set(ids)) == len(ids)
     shown = {re.sub(r"_(total|bucket|sum|count)$", "", name) for name in wanted()}
-    assert shown == {f"onceward_{name}" for name in HELP}
+    assert shown == {full_name(name) for name in METRICS}

@@ -14,6 +14,7 @@ from onceward import limits
 from onceward.capabilities import SCOPES
 from onceward.cli import make_parser
 from onceward.errors import TABLE
+from onceward.metric_table import METRICS, full_name
 from onceward.parts import all_kinds
 from onceward.web.api import ROUTES
 from onceward.web.settings import MEANING, Settings
@@ -73,6 +74,17 @@ def test_every_setting_is_there_with_what_it_means_and_its_default() -> None:
         assert MEANING[name] in row
         assert f"ONCEWARD_{name.upper()}" in row
     assert "`8080`" in rows[2]
+
+
+def test_every_metric_is_there_with_its_labels() -> None:
+    rows = [line.split("|")[1:-1] for line in page("metrics").splitlines() if "| `" in line[:3]]
+    assert [row[0].strip(" `") for row in rows] == [
+        full_name(name, metric.kind) for name, metric in METRICS.items()
+    ]
+    assert rows[-1][3].strip() == list(METRICS.values())[-1].help
+    labels = {row[0].strip(" `"): row[2].strip() for row in rows}
+    assert labels["onceward_ended_total"] == "`queue`, `state`"
+    assert labels["onceward_jobs"] == "`queue`, `state`"
 
 
 def test_every_error_is_there_as_in_the_table() -> None:

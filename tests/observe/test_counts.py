@@ -66,9 +66,9 @@ async def test_counting_leaves_most_of_the_time_to_others() -> None:
         counts = Counts(app.store, app.node.schedule.slots)
         begun_s = apps.loop.time()
         await counts.count()
-        # The jobs and the timers of each of the four slots, the rooms and the endpoints take two
-        # trips to the engine each, and a rest many times as long.
-        trips = 2 * (4 + 4 + 1 + 1)
+        # The jobs, timers and locks of each of the four slots, the rooms, endpoints and tables take
+        # two trips to the engine each, and a rest many times as long.
+        trips = 2 * (4 + 4 + 4 + 1 + 1 + 1)
         assert apps.loop.time() - begun_s == pytest.approx(trips * 0.1 * (1 + limits.CENSUS_REST))
         counted_ms = counts.counted_ms
         counting = asyncio.create_task(counts.run())

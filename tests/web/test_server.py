@@ -237,7 +237,9 @@ async def test_requests_are_measured_by_route_and_not_by_what_callers_make_up() 
         await caller("PATCH", "/v1/jobs/a")
         counters = dict(caller.app.store.meters.counters())
         assert {
-            tuple(dict(labels).values()): count for labels, count in counters["requests"].items()
+            tuple(dict(labels).values()): count
+            for labels, count in counters["requests"].items()
+            if count
         } == {
             ("/v1/jobs/{id}", "GET", "404"): 2,
             ("none", "any", "404"): 1,
