@@ -460,8 +460,6 @@ class App:
     ) -> T:
         """Run a transaction on the records of the application; see `Store.run`."""
         self._must_run()
-        if not callable(fn):
-            raise BadInput(f"a transaction must be an async function, not {type(fn).__name__}")
         if line is not None and not isinstance(line, str):
             raise BadInput(f"the name of a line must be text, not {type(line).__name__}")
         return await self.store.run(by_user(fn), line=line)

@@ -28,6 +28,14 @@ def parse(raw: bytes, type_: type[T]) -> T:
     return parse_by(known, raw)
 
 
+def convert(value: Any, type_: type[T]) -> T:
+    """Convert a parsed value to a type. Raises `BadInput`, as `parse` does."""
+    try:
+        return msgspec.convert(value, type_)
+    except msgspec.ValidationError as error:
+        raise _invalid(str(error)) from error
+
+
 def parse_by(decoder: msgspec.json.Decoder[T], raw: bytes) -> T:
     """Like `parse`, with a decoder from `decoder`. For frequent calls: the lookup of a decoder for
     a union of many types takes nearly as long as parsing."""

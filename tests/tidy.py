@@ -63,7 +63,7 @@ LAYERS = (
     "tokens",  # for the back ends of users, which need nothing else of the package
     "api",  # operations as data, shared with clients
     "job_options",
-    "alarms callers json_values quantities",
+    "alarms callers functions json_values quantities",
     "server_key",
     "clock file_descriptors ids keys meters reasons redaction strict_json",
     "errors lazy limits capabilities metric_table",

@@ -9,6 +9,7 @@ from onceward import limits
 from onceward.api.jobs import ClaimedJob
 from onceward.client.transport import AWAY_S_MAX
 from onceward.errors import BadInput, Fail, NoSuchJob, OncewardError, Retry, StaleToken, Unavailable
+from onceward.functions import admit_async
 from onceward.quantities import milliseconds
 from onceward.reasons import reason_of, reason_text
 
@@ -47,8 +48,7 @@ class Worker:
         """Raises `BadInput`. Errors of the server are raised by `run`."""
         if type(concurrency) is not int or not 1 <= concurrency <= limits.LIST_MAX:
             raise BadInput(f"concurrency is 1 to {limits.LIST_MAX}, not {concurrency!r}")
-        if not callable(handler):
-            raise BadInput(f"handler is an async function, not {type(handler).__name__}")
+        admit_async(handler, "the handler of a worker")
         milliseconds(lease_s, "lease_s")
         if milliseconds(wait_s, "wait_s", limits.WAIT_MS_MAX / 1000) < _WAIT_MS_MIN:
             raise BadInput(f"wait_s must be 1 or more, not {wait_s}")

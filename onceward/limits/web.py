@@ -33,6 +33,7 @@ ANONYMOUS_TURN_NS = 1_000_000
 ANONYMOUS_REQUEST_NS = 50_000
 ANONYMOUS_HANDSHAKE_NS = 400_000
 JSON_DEPTH_MAX = 100
+FORM_FIELDS_MAX = 1_000
 WAIT_MS_MAX = 60_000
 PROBE_S = 5.0
 PUBLIC_S = 1.0  # `/readyz` and `/metrics` are computed at most once in this time

@@ -12,6 +12,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar, overload
 
 from onceward import limits
 from onceward.errors import BadInput
+from onceward.functions import admit_awaitable
 from onceward.keys import USER, Key, shown_key, user_key
 from onceward.store.transaction import Mark, Row, Transaction, admit_key
 
@@ -184,8 +185,11 @@ def joins(
 
 
 def by_user(fn: Callable[[UserTransaction], Awaitable[T]]) -> Callable[[Transaction], Awaitable[T]]:
-    """Wrap a function of an application for `Store.run`."""
-    return lambda tx: fn(UserTransaction(tx))
+    """Wrap a function of an application for `Store.run`. Raises `BadInput` if it is not async; then
+    nothing is written."""
+    if not callable(fn):
+        raise BadInput(f"a transaction must be an async function, not {type(fn).__name__}")
+    return lambda tx: admit_awaitable(fn(UserTransaction(tx)), fn, "a transaction")
 
 
 def _stored(key: Any) -> Key:

@@ -50,8 +50,6 @@ class Tables:
             raise BadInput(
                 f"the id of a table must be text, not {type(id_).__name__}", code="bad_name"
             )
-        if not callable(fn):
-            raise BadInput(f"a transaction must be an async function, not {type(fn).__name__}")
         _admit_users(users)  # these are prefetched for all calls that share a commit
         reads = [(id_, user) for user in users]
         return await self._sharing.run(

@@ -7,6 +7,7 @@ from onceward.lazy import lazy
 if TYPE_CHECKING:
     from onceward.strict_json import parse
     from onceward.web.auth import ApiKey, Auth, JwtKey
+    from onceward.web.forms import Form
     from onceward.web.http import Request, Response, problem
     from onceward.web.pages import ISOLATED, Pages
     from onceward.web.routes import Route
@@ -20,6 +21,7 @@ __all__ = [
     "ISOLATED",
     "ApiKey",
     "Auth",
+    "Form",
     "JwtKey",
     "Pages",
     "Request",
@@ -42,6 +44,7 @@ __getattr__ = lazy(
     {
         "ApiKey": "onceward.web.auth",
         "Auth": "onceward.web.auth",
+        "Form": "onceward.web.forms",
         "insist_dev": "onceward.web.server",
         "insist_local": "onceward.web.server",
         "insist_own_page": "onceward.web.sessions",

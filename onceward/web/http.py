@@ -5,14 +5,17 @@ import ipaddress
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, MutableMapping
 from functools import lru_cache
 from math import ceil
-from typing import Any
+from typing import Any, TypeVar, overload
 from urllib.parse import parse_qsl
 
 import msgspec
 
 from onceward import limits
 from onceward.errors import BadInput, OncewardError
+from onceward.strict_json import convert, parse
+from onceward.web.forms import FORM, Form, pairs_of
 
+T = TypeVar("T")
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
@@ -128,6 +131,28 @@ class Request:
         if len(self.whole) > most_bytes:
             raise body_too_large(most_bytes)
         return self.whole
+
+    @overload
+    async def json(self, *, most_bytes: int = ..., kind: str = ...) -> Any: ...
+    @overload
+    async def json(self, type: type[T], *, most_bytes: int = ..., kind: str = ...) -> T: ...
+    async def json(
+        self,
+        type: Any = Any,
+        *,
+        most_bytes: int = limits.REQUEST_BYTES_MAX,
+        kind: str = "application/json",
+    ) -> Any:
+        """Return the JSON value in the body, converted to a type: a dataclass, a TypedDict, a
+        msgspec struct or a plain type. Raises `BadInput` as `body`, and for text that is not JSON
+        or does not match the type."""
+        value = parse(await self.body(most_bytes, kind), Any)
+        return value if type is Any else convert(value, type)
+
+    async def form(self, *, most_bytes: int = limits.REQUEST_BYTES_MAX) -> Form:
+        """Return the fields of a form (application/x-www-form-urlencoded). Raises `BadInput` as
+        `body`, and for text that is not UTF-8."""
+        return Form(pairs_of(await self.body(most_bytes, FORM)))
 
 
 class Response:

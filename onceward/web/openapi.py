@@ -13,7 +13,8 @@ from onceward.api import NOUNS
 from onceward.api.field_docs import field_docs
 from onceward.api.operation import Operation
 from onceward.errors import TABLE
-from onceward.web.routes import FORM, Route, Routes
+from onceward.web.forms import FORM
+from onceward.web.routes import Route, Routes
 
 _SCHEMA = "#/components/schemas/{name}"
 _DESCRIPTION = (

@@ -14,8 +14,6 @@ from onceward.api.operation import Operation
 from onceward.errors import BadInput
 from onceward.web.http import Request, Response, Scope
 
-FORM = "application/x-www-form-urlencoded"
-
 Handle = Callable[[Any, Request], Awaitable[Response]]
 
 

@@ -9,9 +9,11 @@ of Onceward become problem documents, as in the API.
 
 import logging
 from collections.abc import Sequence
+from inspect import isawaitable
 from typing import Any
 
 from onceward.errors import OncewardError
+from onceward.functions import not_async
 from onceward.web import asgi
 from onceward.web.http import Receive, Request, Response, Scope, Send, problem
 from onceward.web.routes import Route, Routes
@@ -42,11 +44,26 @@ class Site:
     async def _answer(self, request: Request) -> Response:
         try:
             route = self.routes.find(request)
-            response = await route.handle(self.owner, request)
+            response = await self._handle(route, request)
         except OncewardError as error:
             response = self._problem(request, error)
         if request.method == "HEAD":
             response.body = b""
+        return response
+
+    async def _handle(self, route: Route, request: Request) -> Response:
+        """Call the function of a route. Raises `TypeError` for one that is not async, or returns no
+        `Response`."""
+        answering: Any = route.handle(self.owner, request)
+        what = f"the function of {route.method} {route.path or '/'}"
+        if not isawaitable(answering):
+            raise TypeError(not_async(route.handle, what))
+        response = await answering
+        if not isinstance(response, Response):
+            raise TypeError(
+                f"{what} must return a Response, not {type(response).__name__}; use "
+                "Response.of(value) for JSON"
+            )
         return response
 
     def _problem(self, request: Request, error: OncewardError) -> Response:

@@ -1,5 +1,6 @@
 """Declarations of an application before its start, validated."""
 
+import inspect
 import re
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
@@ -7,6 +8,7 @@ from typing import Any, TypeVar
 from onceward import limits, recurrence
 from onceward.engine.base import Engine
 from onceward.errors import BadInput
+from onceward.functions import admit_async
 from onceward.recurrence import Repeat
 from onceward.schedule import (
     admit_job,
@@ -111,15 +113,16 @@ def admit_referee(game: str, referee: Referee) -> None:
     if not names_fit(game, limits.SEATS_NAME_BYTES_MAX):
         raise BadInput(f"a game's name must have 1 to {limits.SEATS_NAME_BYTES_MAX} bytes")
     for name in ("begin", "move", "ended"):
-        if not callable(getattr(referee, name, None)):
+        if not callable(method := getattr(referee, name, None)):
             raise BadInput(f"a referee needs an async function {name!r}")
+        admit_async(method, f"the function {name!r} of a referee")
 
 
 def game_of(rules: Rules, late: Late | None) -> Game:
     """A game with these rules. Raises `BadInput`."""
     admit_rules(rules)
-    if late is not None and not callable(late):
-        raise BadInput(f"`late` must be an async function, not {type(late).__name__}")
+    if late is not None:
+        admit_async(late, "`late`")
     return Game(rules, late)
 
 
@@ -129,6 +132,14 @@ def admit_mount(prefix: str, web: Callable[..., Awaitable[None]]) -> None:
         raise BadInput(f"a prefix must be a slash and a plain name, such as /shop, not {prefix!r}")
     if not callable(web):
         raise BadInput(f"only an ASGI application can be mounted, not {type(web).__name__}")
+    admit_async(web, "a mounted ASGI application")
+    try:
+        inspect.signature(web).bind({}, None, None)
+    except (TypeError, ValueError) as error:
+        raise BadInput(
+            f"a mounted ASGI application takes scope, receive and send, and {type(web).__name__} "
+            f"does not ({error}); wrap a WSGI application, as in asgiref.wsgi.WsgiToAsgi(web)"
+        ) from error
 
 
 def _is_plain(text: str) -> bool:

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -98,7 +99,7 @@ async def long_winded(_: ClaimedJob) -> None:
 @pytest.mark.parametrize(
     ("handler", "reason"),
     [
-        (explode, "ValueError: at once"),
+        (partial(explode), "ValueError: at once"),
         (lambda claim: 5, "TypeError: "),
         (surrogate, "OSError: \\udcff is no name"),
         (speechless, "Mute (its message cannot be read)"),

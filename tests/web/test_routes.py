@@ -5,8 +5,9 @@ from typing import Any
 import pytest
 
 from onceward.errors import BadInput
+from onceward.web.forms import FORM
 from onceward.web.http import Request, Response
-from onceward.web.routes import FORM, Route, Routes, words_of
+from onceward.web.routes import Route, Routes, words_of
 
 
 async def nothing(server: Any, request: Request) -> Response:

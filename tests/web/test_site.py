@@ -1,8 +1,10 @@
 """Routes of an application's own are answered as those of the API are."""
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from onceward.errors import OncewardError, Unavailable
@@ -12,7 +14,7 @@ from onceward.web.site import Site
 from tests.console import blocks
 from tests.schedule.cluster import virtual
 from tests.server_process import ROOT
-from tests.web.asgi import serving
+from tests.web.asgi import AsgiCaller, serving
 from tests.work.apps import Apps
 
 
@@ -103,3 +105,124 @@ async def test_mounted_elsewhere_it_says_nothing_to_who_has_gone() -> None:
     await SITE(scope, receive, send)
     with pytest.raises(RuntimeError, match="websocket"):
         await SITE({"type": "websocket"}, receive, send)
+
+
+class Order(msgspec.Struct):
+    item: str
+    count: int = 1
+
+
+@dataclass
+class Address:
+    city: str
+    zip: int | None = None
+
+
+async def any_json(owner: Any, request: Request) -> Response:
+    return Response.of(await request.json())
+
+
+async def order(owner: Any, request: Request) -> Response:
+    return Response.of(await request.json(Order, most_bytes=50))
+
+
+async def address(owner: Any, request: Request) -> Response:
+    return Response.of(await request.json(Address, kind="text/plain"))
+
+
+async def form(owner: Any, request: Request) -> Response:
+    fields = await request.form()
+    assert len(fields) == len(list(fields))
+    return Response.of(
+        [fields["item"], fields.get("note"), fields.get("x", "y"), fields.all("tag"), "x" in fields]
+    )
+
+
+BODIES = Site(
+    [
+        Route("POST", "/json", any_json, "Any JSON"),
+        Route("POST", "/orders", order, "An order"),
+        Route("POST", "/addresses", address, "An address"),
+        Route("POST", "/forms", form, "A form"),
+    ]
+)
+URLENCODED = "application/x-www-form-urlencoded"
+
+
+@pytest.mark.parametrize(
+    ("path", "kind", "raw", "found"),
+    [
+        ("json", "application/json; charset=utf-8", b'{"a": [1, "\xc3\xa9"]}', {"a": [1, "é"]}),
+        ("orders", "application/json", b'{"item": "lamp"}', {"item": "lamp", "count": 1}),
+        ("addresses", "text/plain", b'{"city": "Ulm", "zip": 1}', {"city": "Ulm", "zip": 1}),
+        (
+            "forms",
+            URLENCODED + ";charset=UTF-8",
+            b"item=a+b%26c&note=&tag=1&tag=2",
+            ["a b&c", "", "y", ["1", "2"], False],
+        ),
+    ],
+)
+async def test_a_route_reads_json_and_forms(path: str, kind: str, raw: bytes, found: Any) -> None:
+    caller = AsgiCaller(web=BODIES)
+    answer = await caller("POST", f"/{path}", raw=raw, headers=[("content-type", kind)])
+    assert (answer.status, answer.json) == (200, found)
+
+
+@pytest.mark.parametrize(
+    ("path", "kind", "raw", "verdict"),
+    [
+        ("json", "application/json", b"{", (400, "not_json")),
+        ("json", "application/json", b"", (400, "not_json")),
+        ("json", "application/json", b'"\xff"', (400, "not_text")),
+        ("json", "application/json", b'{"a": 1, "a": 2}', (400, "duplicate_member")),
+        ("json", "application/json", b"[" * 200 + b"]" * 200, (400, "too_deep")),
+        ("json", "application/json", b"NaN", (400, "not_a_number")),
+        ("json", URLENCODED, b"{}", (415, "not_this_type")),
+        ("json", "application/json", b" " * (1 << 20) + b"1", (413, "body_too_large")),
+        ("orders", "application/json", b"{}", (422, "missing_member")),
+        ("orders", "application/json", b'{"item": 5}', (422, "wrong_type")),
+        ("orders", "application/json", b"[]", (422, "wrong_type")),
+        ("orders", "application/json", b" " * 51, (413, "body_too_large")),
+        ("addresses", "application/json", b"{}", (415, "not_this_type")),
+        ("addresses", "text/plain", b'{"city": "Ulm", "zip": "x"}', (422, "wrong_type")),
+        ("forms", "application/json", b"item=a", (415, "not_this_type")),
+        ("forms", "multipart/form-data; boundary=x", b"--x--", (415, "not_this_type")),
+        ("forms", URLENCODED, b"item=%ff", (400, "not_text")),
+        ("forms", URLENCODED, b"item=\xff", (400, "not_text")),
+        ("forms", URLENCODED, b"note=1", (422, "missing_member")),
+        ("forms", URLENCODED, b"item=1&item=2", (400, "duplicate_member")),
+        ("forms", URLENCODED, b"item=1&note=1&note=", (400, "duplicate_member")),
+        ("forms", URLENCODED, b"a&" * 1_000 + b"item=1", (413, "body_too_large")),
+    ],
+)
+async def test_bad_json_and_forms_are_mistakes_of_the_caller(
+    path: str, kind: str, raw: bytes, verdict: tuple[int, str]
+) -> None:
+    caller = AsgiCaller(web=BODIES)
+    answer = await caller("POST", f"/{path}", raw=raw, headers=[("content-type", kind)])
+    assert answer.verdict == verdict
+
+
+def plain(owner: Any, request: Request) -> Response:
+    return Response(200)
+
+
+async def value(owner: Any, request: Request) -> Any:
+    return {"left": 1}
+
+
+@virtual
+async def test_a_wrong_function_of_a_route_is_named_in_the_log(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    app = Apps(shared=False).make()
+    wrong: Any = [Route("GET", "", plain, "Plain"), Route("GET", "/v", value, "A value")]
+    app.mount("/shop", Site(wrong))
+    async with serving(app) as caller:
+        for path, told in {
+            "": "the function of GET / must be an async function, but plain is a plain one",
+            "/v": "the function of GET /v must return a Response, not dict; use Response.of(value)",
+        }.items():
+            assert (await caller("GET", f"/shop{path}")).verdict == (500, "internal")
+            assert told in caplog.text

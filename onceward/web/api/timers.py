@@ -6,7 +6,6 @@ from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING
-from urllib.parse import parse_qsl
 
 import msgspec
 from msgspec import UNSET
@@ -25,8 +24,9 @@ from onceward.web.api.inbox import idempotency_key
 from onceward.web.api.timer_views import shown
 from onceward.web.auth import Access
 from onceward.web.calls import Call, binder
+from onceward.web.forms import FORM, pairs_of
 from onceward.web.http import Request, Response
-from onceward.web.routes import FORM, Route
+from onceward.web.routes import Route
 from onceward.webhooks import endpoints
 from onceward.webhooks.timers import WEBHOOKS, Send, Spec, Target, View
 from onceward.webhooks.timers import Call as TimerCall
@@ -370,13 +370,7 @@ async def _json_of(request: Request) -> bytes:
     kind = (request.header(b"content-type") or "").partition(";")[0].strip().lower()
     if kind != FORM:
         return await request.body()
-    raw = await request.body(kind=FORM)
-    try:
-        fields = parse_qsl(
-            raw.decode("ascii"), keep_blank_values=True, errors="strict", max_num_fields=20
-        )
-    except ValueError as error:
-        raise BadInput(f"the form is not valid: {error}", code="not_text") from error
+    fields = pairs_of(await request.body(kind=FORM), most=20)
     # Not a dict: a repeated field is rejected, as in JSON.
     pairs = [
         encode(name) + b":" + (text.encode() if _WHOLE.fullmatch(text) else encode(text))
