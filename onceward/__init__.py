@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from onceward.tables.games.match import Match
     from onceward.tables.games.rules import DRAW, Rules, drawn, shuffled, won
     from onceward.webhooks.delivery import Outward
+    from onceward.work.handlers import HandlerFunction
     from onceward.work.inbox import Receipt
     from onceward.work.job import Job
 
@@ -74,6 +75,7 @@ __all__ = [
     "Damaged",
     "EngineStopped",
     "Fail",
+    "HandlerFunction",
     "HistoryGone",
     "Ids",
     "InDoubt",
@@ -123,6 +125,7 @@ __getattr__ = lazy(
         "Clock": "onceward.clock",
         "DRAW": "onceward.tables.games.rules",
         "drawn": "onceward.tables.games.rules",
+        "HandlerFunction": "onceward.work.handlers",
         "Ids": "onceward.ids",
         "Job": "onceward.work.job",
         "Match": "onceward.tables.games.match",

@@ -34,7 +34,7 @@ from onceward import engine as engines
 from onceward import limits
 from onceward.alarms import Alarms
 from onceward.api.arguments import in_milliseconds
-from onceward.api.queues import QueueSettings
+from onceward.api.queues import QueueKeywords, QueueSettings
 from onceward.engine.base import Engine
 from onceward.errors import BadInput, OncewardError, Unavailable
 from onceward.event_loop import loop_factory
@@ -79,7 +79,6 @@ from onceward.webhooks.timers import Send
 from onceward.webhooks.timers.server import Timers
 from onceward.work.bulk import changed
 from onceward.work.declarations import (
-    Function,
     admit_app,
     admit_mount,
     admit_referee,
@@ -88,6 +87,7 @@ from onceward.work.declarations import (
     outbox_of,
     recurring,
 )
+from onceward.work.handlers import Declare, HandlerFunction
 from onceward.work.inbox import Inbox, Receipt
 from onceward.work.intake import Intake
 from onceward.work.job import later_ms, send_arguments
@@ -199,7 +199,7 @@ class App:
 
     # Declarations. They are rejected while the application runs.
 
-    def queue(self, name: str, **settings: Any) -> None:
+    def queue(self, name: str, **settings: Unpack[QueueKeywords]) -> None:
         """Declare settings of a queue; others stay as they are. They are written at the start.
 
         The names are those of `QueueSettings`, with durations in seconds: `retry_first_s=0.5` sets
@@ -219,10 +219,15 @@ class App:
         lease_s: float = 30.0,
         concurrency: int = 16,
         batch: int = 0,
-        **settings: Any,
-    ) -> Callable[[Function], Function]:
+        **settings: Unpack[QueueKeywords],
+    ) -> Declare:
         """Run a function on the jobs of a queue: `async def fn(job)`. It returns the result of the
         job, or raises an error, which fails the attempt. Raises `BadInput`.
+
+        With `async def fn(job: Job[Mail]) -> Sent`, bodies and results are validated and converted:
+        dataclasses, TypedDict, msgspec structs, Pydantic models, and types that contain them. An
+        invalid body fails its job permanently, an invalid result fails the attempt. The decorated
+        function has `enqueue`, which sends a job of this type.
 
         Args:
             lease_s: The lease of a job, which is renewed while the function runs.
@@ -235,11 +240,13 @@ class App:
         self._must_have_no_handler(queue)
         self.queue(queue, **settings)
 
-        def declare(fn: Function) -> Function:
+        def declare(fn: Callable[..., Any]) -> HandlerFunction[Any, Any, Any, Any]:
             self._must_be_stopped("declare handlers")
             self._must_have_no_handler(queue)
-            self._declared.handlers[queue] = make(fn)
-            return fn
+            if isinstance(fn, HandlerFunction):  # the handler of several queues
+                fn = fn.__wrapped__
+            handler = self._declared.handlers[queue] = make(fn)
+            return HandlerFunction(self, queue, fn, handler.body)
 
         return declare
 
@@ -249,8 +256,10 @@ class App:
         *,
         policy: str = "repeat",
         ask: Callable[[Any], Any] | None = None,
-        **options: Any,
-    ) -> Callable[[Function], Function]:
+        lease_s: float = 30.0,
+        concurrency: int = 16,
+        **settings: Unpack[QueueKeywords],
+    ) -> Declare:
         """Run a function that makes one external call for each job: `async def fn(job)`. It returns
         the response. `job.id` is a stable ID for the receiver. Raises `BadInput`.
 
@@ -258,16 +267,19 @@ class App:
             policy: `repeat` retries an interrupted call; the receiver deduplicates by the ID.
                 `hold` puts the job in doubt instead, until its step `call` is settled.
             ask: With `hold`: returns the outcome of an interrupted call, or raises `NotDone`.
-            options: Those of `handler`, except `batch`.
+            lease_s, concurrency, settings: As for `handler`.
         """
         make = outbox_of(policy, ask)
-        if options.get("batch"):
+        if "batch" in settings:
             raise BadInput("an outbox cannot have batches: it makes one call at a time")
-        declare_handler = self.handler(queue, **options)
+        declare_handler = self.handler(queue, lease_s=lease_s, concurrency=concurrency, **settings)
 
-        def declare(fn: Function) -> Function:
-            declare_handler(make(fn))
-            return fn
+        def declare(fn: Callable[..., Any]) -> HandlerFunction[Any, Any, Any, Any]:
+            if isinstance(fn, HandlerFunction):
+                fn = fn.__wrapped__
+            declared = declare_handler(make(fn))
+            declared.__wrapped__ = fn  # a call makes no step, so that tests can call it
+            return declared
 
         return declare
 

@@ -9,8 +9,16 @@ import msgspec
 from onceward.errors import BadInput, OncewardError
 from onceward.keys import Key, shown_key
 
-_encode = msgspec.json.Encoder().encode
-_encode_sorted = msgspec.json.Encoder(order="sorted").encode
+
+def plain_model(value: Any) -> Any:
+    """A Pydantic model as plain values; a hook of the encoder for objects that it does not know."""
+    if not hasattr(type(value), "__pydantic_serializer__"):
+        raise TypeError(f"Encoding objects of type {type(value).__name__} is unsupported")
+    return value.model_dump(mode="json", by_alias=True, round_trip=True)
+
+
+_encode = msgspec.json.Encoder(enc_hook=plain_model).encode
+_encode_sorted = msgspec.json.Encoder(enc_hook=plain_model, order="sorted").encode
 
 
 def encode(value: Any, key: Key, order: Literal["sorted"] | None = None) -> bytes:
@@ -20,7 +28,7 @@ def encode(value: Any, key: Key, order: Literal["sorted"] | None = None) -> byte
         return bytes(value)  # already JSON
     try:
         text = _encode(value) if order is None else _encode_sorted(value)
-        if b"null" in text and _has_no_number(msgspec.to_builtins(value)):
+        if b"null" in text and _has_no_number(msgspec.to_builtins(value, enc_hook=plain_model)):
             raise ValueError("NaN and infinity are not JSON")
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
         raise BadInput(

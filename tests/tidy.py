@@ -36,8 +36,9 @@ LAYERS = (
     "client",
     "= app running",
     f"= node observe maintenance {_IN_ALL}"
-    " work.attempt work.declarations work.depths work.effects work.fairness work.intake work.job"
-    " work.lease work.outcome work.quarantine work.queues work.results work.unreadable work.worker"
+    " work.attempt work.declarations work.depths work.effects work.fairness work.handlers"
+    " work.intake work.job work.lease work.outcome work.quarantine work.queues work.results"
+    " work.unreadable work.worker"
     " schedule.claim_queue schedule.claiming schedule.claims"
     " schedule.dispatcher schedule.due_entries schedule.local_workers schedule.placement"
     " schedule.ready_entries schedule.settings_cache schedule.slot schedule.takeover"
@@ -62,7 +63,7 @@ LAYERS = (
     " webhooks.signing",  # calls to endpoints: knows nothing of what is stored
     "tokens",  # for the back ends of users, which need nothing else of the package
     "api",  # operations as data, shared with clients
-    "job_options",
+    "conversion job_options",
     "alarms callers functions json_values quantities",
     "server_key",
     "clock file_descriptors ids keys meters reasons redaction strict_json",

@@ -35,7 +35,9 @@ async def work(settings: Settings, name: str, announce: Callable[[], None]) -> N
         )
 
     async with Client(settings.server) as client:
-        told = {"concurrency": _AT_ONCE, "lease_s": _LEASE_S, "name": name}
-        crew = [client.worker(PARCELS, bring, **told), client.worker(PULLS, pull, **told)]
+        crew = [
+            client.worker(queue, handler, concurrency=_AT_ONCE, lease_s=_LEASE_S, name=name)
+            for queue, handler in ((PARCELS, bring), (PULLS, pull))
+        ]
         announce()
         await asyncio.gather(*[worker.run() for worker in crew])

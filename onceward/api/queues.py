@@ -1,6 +1,7 @@
 """Operations on queues: settings, dead letters and bulk changes of jobs."""
 
-from typing import Annotated, Literal
+from collections.abc import Sequence
+from typing import Annotated, Literal, TypedDict
 
 import msgspec
 from msgspec import Meta
@@ -63,6 +64,29 @@ class QueueSettings(QueueSettingsView, frozen=True, omit_defaults=True, forbid_u
 
     mismatch: Literal["reject", "record"] = "reject"
     """Whether a message with a known key and another body is rejected, or only counted."""
+
+
+class QueueKeywords(TypedDict, total=False):
+    """The settings of a queue as keyword arguments, with durations in seconds."""
+
+    paused: bool
+    limit: int
+    limit_per_key: int
+    rate: float
+    attempts_max: int
+    retry_first_s: float
+    retry_max_s: float
+    failed_blocks: bool
+    failure_queue: str
+    key_fields: Sequence[str]
+    fingerprint: Sequence[str] | None
+    mismatch: Literal["reject", "record"]
+    key_retention_s: float | None
+    job_retention_s: float | None
+    depth_max: int
+    fair: bool
+    internal: bool
+    remote_work: bool
 
 
 class Queue(msgspec.Struct):

@@ -1,7 +1,7 @@
 """The `Client` class: operations of a server by noun, and shortcuts for the most common ones."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Unpack
 
 import msgspec
 
@@ -21,7 +21,7 @@ from onceward.client.queues import Queues
 from onceward.client.rooms.live import Credentials, Live
 from onceward.client.tables import Tables
 from onceward.client.transport import Transport, problem
-from onceward.client.work import Handler, Worker
+from onceward.client.work import Handler, Worker, WorkerKeywords
 from onceward.clock import Clock
 from onceward.errors import OncewardError
 from onceward.ids import Ids
@@ -76,7 +76,7 @@ class Client(Transport):
         """
         return [_verdict(one) for one in await self.messages.send_many(queue, messages)]
 
-    def worker(self, queue: str, handler: Handler, **options: Any) -> Worker:
+    def worker(self, queue: str, handler: Handler, **options: Unpack[WorkerKeywords]) -> Worker:
         """A worker that runs a function on the jobs of a queue. Options are those of `Worker`."""
         return Worker(self, queue, handler, **options)
 

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from onceward import limits
 from onceward.api.jobs import ClaimedJob
@@ -24,6 +24,15 @@ _RENEWALS_PER_LEASE = 3
 _TRIES_PER_LEASE = 30
 _PAUSE_S_MAX = 5.0
 _WAIT_MS_MIN = 1_000  # less would poll the server
+
+
+class WorkerKeywords(TypedDict, total=False):
+    """The options of `Worker`."""
+
+    concurrency: int
+    lease_s: float
+    wait_s: float
+    name: str
 
 
 class Worker:

@@ -16,6 +16,7 @@ from typing import Any
 import msgspec
 
 from onceward import limits
+from onceward.conversion import Converter
 from onceward.errors import (
     BadInput,
     Conflict,
@@ -67,6 +68,10 @@ class Handler:
     batch: int = 0
     """The maximum number of jobs per call of `fn`, which gets a list; 0: one job, without a
     list."""
+    body: Converter | None = None
+    """Converts bodies; None: plain JSON."""
+    result: Converter | None = None
+    """Converts results; None: plain JSON."""
 
 
 @dataclass(eq=False, slots=True)
@@ -117,6 +122,7 @@ class Attempt:
         self._task = asyncio.current_task()
         conflicts = 0
         try:
+            await self._fail_invalid_bodies()
             while held := [one for one in self._held if self._goes_on(one)]:
                 if self.giving_up:
                     await self.give_back()
@@ -188,9 +194,24 @@ class Attempt:
             too_many = Contention(
                 f"{conflicts + 1} conflicts in a row: too many jobs write one record"
             )
-            for one, job in zip(held, jobs, strict=True):
-                await self._fail(one, job, too_many)
+            for one in held:
+                await self._fail(one, too_many)
         return False
+
+    async def _fail_invalid_bodies(self) -> None:
+        """Fail jobs permanently whose bodies do not have the type that the handler expects."""
+        if self.handler.body is None:
+            return
+        for one in self._held:
+            try:
+                self._body(one)
+            except BadInput as invalid:
+                await self._fail(one, Fail(invalid.message))
+
+    def _body(self, one: Held) -> Any:
+        if self.handler.body is None:
+            return msgspec.json.decode(one.body)
+        return self.handler.body.read(one.body, "body")
 
     def _job(self, one: Held) -> Job:
         return Job(
@@ -198,7 +219,7 @@ class Attempt:
             self._schedule,
             self._intake,
             one.claim,
-            body=msgspec.json.decode(one.body),
+            body=self._body(one),
             steps=one.steps,
             insist=one.lease.insist,
         )
@@ -262,12 +283,15 @@ class Attempt:
             return self._over(one, trouble)
         except Exception as bug:
             error = error or bug
-        await self._fail(one, job, error)
+        await self._fail(one, error)
         return True
 
     async def _complete(self, job: Job, claim: Claim, result: Any) -> None:
         tx = job.begun
         effects = []
+        converter = self.handler.result
+        if converter is not None and (result is not None or not self.handler.batch):
+            result = converter.plain(result, "result")
         if job.steps or tx is not None:
             effects = effects_of(list(job.steps or ()), tx.written if tx is not None else [])
         if tx is not None:
@@ -308,7 +332,7 @@ class Attempt:
         logger.log(level, "job %s in attempt %d: %s", *_name(one), why)
         return True
 
-    async def _fail(self, one: Held, job: Job, error: BaseException) -> None:
+    async def _fail(self, one: Held, error: BaseException) -> None:
         error = principal(error)
         try:
             state = await self._store.run(self._failure(one.claim, error))
@@ -317,7 +341,7 @@ class Attempt:
             return
         except BadInput as refused:
             if isinstance(error, Asleep | Retry | NotDone):  # its time is invalid
-                await self._fail(one, job, refused)
+                await self._fail(one, refused)
             else:
                 self._over(one, refused)
             return

@@ -3,7 +3,8 @@
 import inspect
 import re
 from collections.abc import Awaitable, Callable
-from typing import Any, TypeVar
+from functools import wraps
+from typing import Any
 
 from onceward import limits, recurrence
 from onceward.engine.base import Engine
@@ -25,8 +26,7 @@ from onceward.tables.policy import names_fit
 from onceward.webhooks.delivery import Outward
 from onceward.webhooks.timers import Send, Spec, timer_key
 from onceward.work.attempt import Handler
-
-Function = TypeVar("Function", bound=Callable[..., Awaitable[Any]])
+from onceward.work.handlers import handler_types
 
 
 def admit_app(url: Any, name: Any, slots: Any, outward: Any, store: Any) -> None:
@@ -62,7 +62,8 @@ def handler_of(
     def make(fn: Callable[..., Any]) -> Handler:
         if not callable(fn):
             raise BadInput(f"a handler must be an async function, not {fn!r}")
-        return Handler(queue, fn, lease_ms, concurrency, batch)
+        body, result = handler_types(fn, queue, batch=bool(batch))
+        return Handler(queue, fn, lease_ms, concurrency, batch, body, result)
 
     return make
 
@@ -83,6 +84,7 @@ def outbox_of(
         if not callable(fn):
             raise BadInput(f"an outbox must be an async function, not {fn!r}")
 
+        @wraps(fn)
         async def call(job: Any) -> Any:
             return await job.step(
                 "call",

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
+from onceward.conversion import plain_body
 from onceward.errors import BadInput, KeyReused, OncewardError
 from onceward.job_options import NO_OPTIONS
 from onceward.keys import Key
@@ -30,6 +31,7 @@ class Intake:
 
     async def accept(self, queue: str, body: Any, arguments: SendArguments) -> Receipt:
         """Accept a message. Raises the errors of `Inbox.accept` and `Store.run`."""
+        body = plain_body(body)
         options = arguments.get("options", NO_OPTIONS)
         shared = options is not NO_OPTIONS and options.shared
         accepting = self._sharing.run(
@@ -43,7 +45,7 @@ class Intake:
         self, tx: Transaction, queue: str, body: Any, arguments: SendArguments
     ) -> Receipt:
         """Accept a message as part of a transaction. It is counted when that is durable."""
-        accepting = self._inbox.accept(tx, queue, body, **arguments)
+        accepting = self._inbox.accept(tx, queue, plain_body(body), **arguments)
         return await self._senders.count_within(tx, queue, arguments.get("caller", ""), accepting)
 
     async def accept_many(self, queue: str, messages: Sequence[Mapping[str, Any]]) -> list[Verdict]:
@@ -98,6 +100,6 @@ def _message(store: Store, message: Any) -> dict[str, Any] | OncewardError:
         return BadInput(f"a message must be a mapping with a body, not {str(message)[:100]}")
     try:
         rest = {name: value for name, value in message.items() if name != "body"}
-        return {"body": message["body"], **send_arguments(store, rest)}
+        return {"body": plain_body(message["body"]), **send_arguments(store, rest)}
     except BadInput as refused:
         return refused

@@ -2,9 +2,21 @@
 
 import asyncio
 import inspect
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any, NoReturn, TypedDict, Unpack
+from functools import partial
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Generic,
+    NoReturn,
+    ParamSpec,
+    TypedDict,
+    TypeVar,
+    TypeVarTuple,
+    Unpack,
+    overload,
+)
 
 import msgspec
 
@@ -25,11 +37,22 @@ from onceward.store import Store
 from onceward.store.transaction import Transaction
 from onceward.store.user_records import UserTransaction
 from onceward.work import steps as steps_part
+from onceward.work.annotations import result_converter
 from onceward.work.inbox import Receipt
 from onceward.work.steps import Step, Steps, done_step, result_of
 
 if TYPE_CHECKING:
+    from typing_extensions import TypeVar as DefaultTypeVar
+
     from onceward.work.intake import Intake
+
+    Body = DefaultTypeVar("Body", default=Any)  # `Job` alone is `Job[Any]`
+else:
+    Body = TypeVar("Body")
+
+P = ParamSpec("P")
+T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
 
 _SEND_NAMES = OPTION_NAMES | {"key", "caller", "delay_s", "due_ms"}
 
@@ -53,8 +76,8 @@ class Asleep(BaseException):
         self.until_ms = until_ms
 
 
-class Job(OptionAttributes):
-    """One attempt at a job.
+class Job(OptionAttributes, Generic[Body]):
+    """One attempt at a job. `Job[Mail]` is a job whose body is a `Mail`.
 
     Writes on `tx` commit together with the end of the job. If a record that the handler read has
     changed, it runs again within the same attempt, without the recorded steps. So put every
@@ -68,7 +91,7 @@ class Job(OptionAttributes):
         intake: "Intake",
         claim: Claim,
         *,
-        body: Any,
+        body: Body,
         steps: Steps | None = None,
         insist: Callable[[], None] = lambda: None,
     ) -> None:
@@ -76,7 +99,7 @@ class Job(OptionAttributes):
         self.id = claim.id
         """The same for all attempts, so that receivers can deduplicate calls."""
         self.queue = claim.queue
-        self.body = body
+        self.body: Body = body
         self.attempt = claim.attempt
         """1 for the first."""
         self.attempts_max = claim.attempts_max
@@ -149,15 +172,50 @@ class Job(OptionAttributes):
         arguments["key"] = key
         return await self._intake.accept_within(self._begin(), queue, body, arguments)
 
+    @overload
+    async def step(
+        self, name: str, fn: Callable[P, Awaitable[T]], /, *args: P.args, **kwargs: P.kwargs
+    ) -> T: ...
+    @overload
+    async def step(
+        self, name: str, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs
+    ) -> T: ...
+    @overload
     async def step(
         self,
         name: str,
+        fn: Callable[[Unpack[Ts]], Awaitable[T]],
+        /,
+        *args: *Ts,
+        at_most_once: bool = ...,
+        ask: Callable[[], Awaitable[T] | T] | None = ...,
+    ) -> T: ...
+    @overload
+    async def step(
+        self,
+        name: str,
+        fn: Callable[[Unpack[Ts]], T],
+        /,
+        *args: *Ts,
+        at_most_once: bool = ...,
+        ask: Callable[[], Awaitable[T] | T] | None = ...,
+    ) -> T: ...
+    async def step(  # type: ignore[misc]  # the arguments of two signatures are a type variable
+        self,
+        name: str,
         fn: Callable[..., Any],
+        /,
         *args: Any,
         at_most_once: bool = False,
         ask: Callable[[], Any] | None = None,
+        **kwargs: Any,
     ) -> Any:
-        """Run `fn(*args)` and record its result as JSON. Later attempts get the recorded result.
+        """Run `fn(*args, **kwargs)` and record its result as JSON. Later attempts get the recorded
+        result.
+
+        The result has the type in the annotation of `fn`, if it is a dataclass, a TypedDict, a
+        msgspec struct, a Pydantic model or a type that contains them, in the first attempt and in
+        later ones. Without an annotation it is plain JSON.
 
         Args:
             at_most_once: Do not repeat an interrupted step. Its intent is recorded first, and an
@@ -169,6 +227,22 @@ class Job(OptionAttributes):
 
         Raises the errors of `fn`, `InDoubt`, `StaleToken` if this attempt is over, and `BadInput`.
         """
+        call = partial(fn, **kwargs) if kwargs else fn
+        result = await self._step(name, call, *args, at_most_once=at_most_once, ask=ask)
+        converter = result_converter(fn)
+        if converter is None:
+            return result
+        with self._blamed():
+            return converter.read(msgspec.json.encode(result), f"the step {name!r}: result")
+
+    async def _step(
+        self,
+        name: str,
+        fn: Callable[..., Any],
+        *args: Any,
+        at_most_once: bool,
+        ask: Callable[[], Any] | None,
+    ) -> Any:
         self._admit(name)
         for call in (fn,) if ask is None else (fn, ask):
             if not callable(call):  # checked before an intent is recorded

@@ -2,9 +2,10 @@
 
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Any
+from typing import Any, Unpack
 
 from onceward.api.arguments import in_milliseconds
+from onceward.api.queues import QueueKeywords
 from onceward.errors import BadInput
 from onceward.schedule import Job, QueueSettings, Schedule
 from onceward.schedule.settings_cache import SettingsCache
@@ -32,7 +33,7 @@ class Queues:
         self._queue_settings = queue_settings
         self._depths = depths
 
-    async def configure(self, queue: str, **settings: Any) -> QueueSettings:
+    async def configure(self, queue: str, **settings: Unpack[QueueKeywords]) -> QueueSettings:
         """Change some settings of a queue, on all nodes; the others stay. Idempotent.
 
         The names are those of `QueueSettings`, with durations in seconds: `retry_first_s=0.5` sets

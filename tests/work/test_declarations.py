@@ -1,6 +1,6 @@
 """What is declared is checked when it is declared, not when it is too late."""
 
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -177,7 +177,10 @@ async def test_nothing_can_be_declared_while_the_application_runs() -> None:
     app.queue("q")
 
 
-def test_a_function_that_is_declared_can_still_be_called() -> None:
+async def test_a_function_that_is_declared_can_still_be_called() -> None:
     app = App(MemoryEngine())
-    assert app.handler("q")(nothing) is nothing
-    assert app.outbox("r")(nothing) is nothing
+    for declared in (app.handler("q")(nothing), app.outbox("r")(nothing)):
+        assert declared.__wrapped__ is nothing
+        assert declared.__name__ == nothing.__name__
+        assert declared.__doc__ == nothing.__doc__
+        assert await declared(cast(Any, None)) is None

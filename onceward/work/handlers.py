@@ -1,0 +1,159 @@
+"""Declared handlers: the objects that `App.handler` and `App.outbox` return."""
+
+from collections.abc import Callable, Coroutine, Sequence
+from functools import update_wrapper
+from types import NoneType, UnionType
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Generic,
+    Protocol,
+    TypeVar,
+    Union,
+    Unpack,
+    get_args,
+    get_origin,
+    overload,
+)
+
+from onceward.conversion import Converter, converter
+from onceward.errors import BadInput
+from onceward.job_options import SendKeywords
+from onceward.store.user_records import AnyTransaction
+from onceward.work.annotations import NO_TYPE, Undefined, annotations, awaited, evaluated
+from onceward.work.inbox import Receipt
+from onceward.work.job import Body, Job
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar as DefaultTypeVar
+
+    Result = DefaultTypeVar("Result", default=Any)
+    Given = DefaultTypeVar("Given", default=Any)
+    Returned = DefaultTypeVar("Returned", default=Any)
+else:
+    Result, Given, Returned = TypeVar("Result"), TypeVar("Given"), TypeVar("Returned")
+
+
+class Sends(Protocol):
+    """The application of a handler."""
+
+    async def send(
+        self,
+        queue: str,
+        body: Any,
+        *,
+        key: str | None = None,
+        tx: AnyTransaction | None = None,
+        **options: Unpack[SendKeywords],
+    ) -> Receipt: ...
+
+
+class HandlerFunction(Generic[Body, Result, Given, Returned]):
+    """A handler of an application. Calling it calls the function itself, as tests do.
+
+    Type parameters: the body and the result of its jobs, then the argument and the return type of
+    the function.
+    """
+
+    __wrapped__: Callable[..., Any]
+
+    def __init__(
+        self, app: Sends, queue: str, fn: Callable[..., Any], body: Converter | None
+    ) -> None:
+        self.queue = queue
+        """The name of its queue."""
+        self._app = app
+        self._body = body
+        update_wrapper(self, fn)
+
+    def __call__(self, job: Given, /) -> Returned:
+        returned: Returned = self.__wrapped__(job)
+        return returned
+
+    def __repr__(self) -> str:
+        return f"<handler {self.__wrapped__.__qualname__} of {self.queue!r}>"
+
+    async def enqueue(
+        self,
+        body: Body,
+        *,
+        key: str | None = None,
+        tx: AnyTransaction | None = None,
+        **options: Unpack[SendKeywords],
+    ) -> Receipt:
+        """Send a job to the queue. Arguments, result and errors are those of `App.send`.
+
+        Also raises `BadInput` if the body does not match the type in the handler's annotation.
+        """
+        given = body if self._body is None else self._body.plain(body, "body")
+        return await self._app.send(self.queue, given, key=key, tx=tx, **options)
+
+
+Batch = Sequence[Result] | None
+
+
+class Declare(Protocol):
+    """A decorator that declares a handler: a coroutine or plain function, of one job or a list."""
+
+    @overload
+    def __call__(
+        self, fn: Callable[[Job[Body]], Coroutine[Any, Any, Result]], /
+    ) -> HandlerFunction[Body, Result, Job[Body], Coroutine[Any, Any, Result]]: ...
+    @overload
+    def __call__(
+        self, fn: Callable[[list[Job[Body]]], Coroutine[Any, Any, Batch[Result]]], /
+    ) -> HandlerFunction[Body, Result, list[Job[Body]], Coroutine[Any, Any, Batch[Result]]]: ...
+    @overload
+    def __call__(
+        self, fn: Callable[[Job[Body]], Result], /
+    ) -> HandlerFunction[Body, Result, Job[Body], Result]: ...
+    @overload
+    def __call__(
+        self, fn: Callable[[list[Job[Body]]], Batch[Result]], /
+    ) -> HandlerFunction[Body, Result, list[Job[Body]], Batch[Result]]: ...
+
+
+def handler_types(
+    fn: Callable[..., Any], queue: str, *, batch: bool
+) -> tuple[Converter | None, Converter | None]:
+    """The converters of bodies and results; None for plain JSON.
+
+    Raises `BadInput` for types that cannot be converted, and for undefined names in the annotations
+    of a typed handler.
+    """
+    parameter, returned = annotations(fn)
+    try:
+        try:
+            job = evaluated(fn, parameter, Job=Job)
+        except Undefined:
+            if "[" in str(parameter):
+                raise
+            return None, None  # a name that is imported for type checkers only
+        job = _item(job) if batch else job
+        typed = get_origin(job) is Job
+        try:
+            result = awaited(evaluated(fn, returned))
+        except Undefined:
+            if typed:
+                raise
+            return None, None
+    except Undefined as error:
+        raise BadInput(
+            f"the handler of {queue!r} has an annotation that cannot be evaluated: {error}. Define "
+            "its types at the top level of the module, and import them without TYPE_CHECKING"
+        ) from error
+    result = _item(result) if batch else result
+    try:
+        body_converter = converter(get_args(job)[0]) if typed else None
+        return body_converter, None if result in NO_TYPE else converter(result)
+    except BadInput as error:
+        raise BadInput(f"the handler of {queue!r}: {error.message}") from error
+
+
+def _item(listed: Any) -> Any:
+    """The type of the items of a list, or of None and a list; `Any` for any other type."""
+    if get_origin(listed) in (Union, UnionType):
+        options = [one for one in get_args(listed) if one is not NoneType]
+        return _item(options[0]) if len(options) == 1 else Any
+    arguments = get_args(listed)
+    return arguments[0] if len(arguments) == 1 else Any
