@@ -67,6 +67,8 @@ from onceward.schedule import (
 )
 from onceward.schedule import Job as JobRecord
 from onceward.server_key import parse_keys
+from onceward.sql.server import sql_outbox_of
+from onceward.sql.sources import Source
 from onceward.store import Store
 from onceward.store.user_records import AnyTransaction, UserTransaction, admit_tx, by_user
 from onceward.tables import Referee, Seats
@@ -282,6 +284,33 @@ class App:
             return declared
 
         return declare
+
+    def sql_outbox(
+        self,
+        url: str | Source,
+        *,
+        name: str | None = None,
+        poll_s: float = 0.02,
+        idle_poll_s: float = 0.25,
+        notify: bool = False,
+    ) -> None:
+        """Accept messages from an outbox: rows that your transactions add with
+        `onceward.sql.enqueue` or in SQL. Each committed row becomes one job. Raises `BadInput`.
+
+        Args:
+            url: The database of the outbox: `postgresql://…` or `sqlite:///shop.db`. Tests can pass
+                a source of their own.
+            name: One node at a time reads the outbox with this name. Default: host and path of the
+                URL. Set it if nodes use different URLs of one database.
+            poll_s: The polling interval while rows arrive, and for some seconds after that.
+            idle_poll_s: The polling interval after that.
+            notify: Wake up on NOTIFY, which the migration with `--notify` sends (PostgreSQL).
+        """
+        self._must_be_stopped("declare outboxes")
+        box = sql_outbox_of(url, name, poll_s, idle_poll_s, notify)
+        if box.name in self._declared.outboxes:
+            raise BadInput(f"the outbox {box.name!r} is already declared")
+        self._declared.outboxes[box.name] = box
 
     def every(
         self,

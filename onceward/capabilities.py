@@ -47,6 +47,7 @@ CAPABILITIES = (
             ),
         ),
     ),
+    Capability("sql"),
     Capability(
         "locks",
         (Scope("lock", "acquire locks whose names match, and see who holds them"),),

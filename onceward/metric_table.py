@@ -100,6 +100,11 @@ METRICS: dict[str, Metric] = {
     "database_incarnations": Metric(
         "counter", "Restores and failovers of the database under this node"
     ),
+    "outbox_rows": Metric(
+        "counter",
+        "Rows of SQL outboxes, by outbox and verdict",
+        {"outbox": (), "verdict": ("accepted", "failed")},
+    ),
     # HTTP and connections.
     "requests": Metric(
         "counter",

@@ -17,6 +17,7 @@ from onceward.node import Node
 from onceward.observe.senders import Senders
 from onceward.parts import attributes
 from onceward.rooms.hub import Hub
+from onceward.sql.server import Drainer, Outbox
 from onceward.tables import Referee
 from onceward.tables.games.part import Game
 from onceward.tables.runtime import TableRuntime
@@ -46,6 +47,8 @@ class Declarations:
     """Timers of recurring jobs by their id."""
     referees: dict[str, Referee] = field(default_factory=dict)
     games: dict[str, Game] = field(default_factory=dict)
+    outboxes: dict[str, Outbox] = field(default_factory=dict)
+    """Outboxes in databases of the application, by name."""
 
 
 class Workers:
@@ -110,6 +113,10 @@ async def start_processes(
     for id_, spec in declared.recurring.items():
         await app.store.run(partial(timers.keep, id_=id_, spec=spec))
     stack.push_async_callback(workers.stop)
+    for box in declared.outboxes.values():
+        drainer = Drainer(app.store, node.schedule, app.inbox, app.intake, app.name, box)
+        stack.push_async_callback(drainer.stop)
+        drainer.start()
 
 
 async def start_workers(app: "App", declared: Declarations, workers: Workers) -> None:

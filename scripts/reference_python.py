@@ -30,6 +30,7 @@ PUBLIC = {
     "WebSocket.",
     "onceward.web": "The HTTP and WebSocket server, and routes and pages of your application.",
     "onceward.testing": "Test tools: virtual time, the simulator, fault injection.",
+    "onceward.sql": "Jobs and effects in transactions of your SQL database.",
     "onceward.tokens": "Tokens (JWT) for the users of your application.",
     "onceward.keys": "Keys of records.",
 }

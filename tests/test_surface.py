@@ -12,7 +12,14 @@ from tests import tidy
 from tests.docs import book
 from tests.server_process import ROOT
 
-PUBLIC = ("onceward", "onceward.client", "onceward.testing", "onceward.tokens", "onceward.web")
+PUBLIC = (
+    "onceward",
+    "onceward.client",
+    "onceward.sql",
+    "onceward.testing",
+    "onceward.tokens",
+    "onceward.web",
+)
 # Pages for maintainers, which show code of the package itself.
 FOR_MAINTAINERS = ("CONTRIBUTING.md", "internals.md", "records.md", "recipes.md", "decisions/")
 

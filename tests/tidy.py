@@ -16,7 +16,7 @@ from onceward.capabilities import CAPABILITIES
 Tree = dict[str, str]
 
 # The folders whose modules are pure unless a row names them: a new capability is one of them.
-_OTHERS = ("store", "maintenance", "schedule", "web")
+_OTHERS = ("store", "maintenance", "schedule", "web", "sql")
 _PURE = " ".join(one.folder for one in CAPABILITIES if one.folder not in _OTHERS)
 # In every capability, these two run or refer to processes.
 _IN_ALL = " ".join(
@@ -48,8 +48,9 @@ LAYERS = (
     " rooms.fanout rooms.hub rooms.live rooms.live_presence rooms.loaded"
     " rooms.members rooms.owners rooms.presence rooms.relay rooms.session rooms.wire"
     " tables.live_view tables.operations tables.presence tables.referee"
-    " tables.runtime",  # the processes of all capabilities
-    _PURE,
+    " tables.runtime"
+    " sql",  # the processes of all capabilities
+    f"{_PURE} sql.records",
     "webhooks.endpoints webhooks.suspensions",
     "schedule",  # the part that the others may use
     "recurrence",
@@ -78,8 +79,8 @@ VERSION = "__version__"
 # Which modules may import a driver.
 DRIVERS = {
     "apsw": "engine.sqlite* testing",
-    "sqlite3": "engine.sqlite* testing",
-    "asyncpg": "engine.postgres*",
+    "sqlite3": "engine.sqlite* sql.sources testing",
+    "asyncpg": "engine.postgres* sql.sources",
     "psycopg": "engine.postgres*",
     "boto3": "engine.dynamodb*",
     "botocore": "engine.dynamodb*",

@@ -33,6 +33,7 @@ _LOCAL = {
     "token": ("Create an API key, or sign a token", "serve.fill_token"),
     "server-key": ("Create or replace the server key", "server_key.fill"),
     "db": ("Inspect, back up and check database files", "database.fill"),
+    "outbox": ("Create the outbox in a database of your application", "outbox.fill"),
 }
 
 

@@ -7,6 +7,7 @@ from onceward.limits.engine import *
 from onceward.limits.locks import *
 from onceward.limits.rooms import *
 from onceward.limits.schedule import *
+from onceward.limits.sql import *
 from onceward.limits.store import *
 from onceward.limits.tables import *
 from onceward.limits.web import *

@@ -16,6 +16,7 @@ from onceward.web.rates import Rates
 from onceward.webhooks.delivery import Outward
 from tests.client.served import Served
 from tests.docs.book import ROOT
+from tests.sql.table import Reader, Table
 
 DASHBOARD = json.loads((ROOT / "docs" / "grafana-dashboard.json").read_text())
 NAME = re.compile(r"\b(?:onceward|process)_[a-z_]+")
@@ -88,7 +89,11 @@ async def test_every_metric_and_label_of_the_dashboard_is_one_that_a_server_show
     tmp_path: Path,
 ) -> None:
     app = App(f"sqlite:///{tmp_path}/app.db", slots=4, outward=Outward(allow=["127.0.0.1:*"]))
+    table = Table()
+    table.add("mail", 1)
+    app.sql_outbox(Reader(table))
     async with Served(app) as served, asyncio.timeout(50):
+        await table.emptied.wait()
         found = await measured(served)
     for panel in panels():
         for target in panel["targets"]:

@@ -1,0 +1,15 @@
+"""Limits of outboxes and SQL steps in databases of applications."""
+
+# Rows of one read. Those of one commit are fewer, so that bodies and writes fit.
+OUTBOX_ROWS = 100
+OUTBOX_COMMIT_BYTES = 1_000_000
+OUTBOX_NAME_BYTES_MAX = 256
+# The node that reads an outbox renews its lease after a third of this time.
+OUTBOX_LEASE_MS = 6_000
+# How long after the last row polling is fast.
+OUTBOX_BUSY_S = 10.0
+OUTBOX_POLL_S_MAX = 3_600.0
+# The pause after an error doubles.
+OUTBOX_PAUSE_S_MAX = 5.0
+OUTBOX_CONNECT_S = 10.0
+OUTBOX_ANSWER_S = 30.0

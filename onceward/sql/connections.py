@@ -1,0 +1,142 @@
+"""Connections of applications, by kind: how each one runs a statement.
+
+Statements have `?` for parameters. Drivers are found by the names of their classes, so none is
+imported.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final, NamedTuple
+
+from onceward.errors import BadInput
+from onceward.sql.schema import DIALECTS
+
+Rows = list[Any]
+
+
+class Kind(NamedTuple):
+    """A kind of connections."""
+
+    classes: frozenset[str]
+    """Full names of the class or a base class."""
+    asynchronous: bool
+    execute: Callable[[Any, str, Sequence[Any]], Any]
+    """Runs a statement; returns its rows, or an awaitable of them."""
+    dialect: Callable[[Any], str]
+
+
+def kind_of(connection: Any) -> Kind:
+    """The kind of a connection. Raises `BadInput` for unknown kinds and unsupported databases."""
+    names = {f"{one.__module__}.{one.__qualname__}" for one in type(connection).__mro__}
+    for kind in _KINDS:
+        if names & kind.classes:
+            if (dialect := kind.dialect(connection)) not in DIALECTS:
+                raise BadInput(
+                    f"unsupported database {dialect!r}; use {' or '.join(DIALECTS)}",
+                    code="bad_engine_url",
+                )
+            return kind
+    raise BadInput(
+        f"a {type(connection).__name__} is no supported connection; use one of SQLAlchemy, Django, "
+        "psycopg, asyncpg, aiosqlite or sqlite3"
+    )
+
+
+def _sqlite3(connection: Any, sql: str, parameters: Sequence[Any]) -> Rows:
+    return list(connection.execute(sql, parameters).fetchall())
+
+
+async def _aiosqlite(connection: Any, sql: str, parameters: Sequence[Any]) -> Rows:
+    return list(await connection.execute_fetchall(sql, parameters))
+
+
+def _psycopg(connection: Any, sql: str, parameters: Sequence[Any]) -> Rows:
+    with connection.cursor() as cursor:
+        cursor.execute(sql.replace("?", "%s"), parameters)
+        return list(cursor.fetchall()) if cursor.description else []
+
+
+async def _psycopg_async(connection: Any, sql: str, parameters: Sequence[Any]) -> Rows:
+    async with connection.cursor() as cursor:
+        await cursor.execute(sql.replace("?", "%s"), parameters)
+        return list(await cursor.fetchall()) if cursor.description else []
+
+
+async def _asyncpg(connection: Any, sql: str, parameters: Sequence[Any]) -> Rows:
+    first, *rest = sql.split("?")
+    numbered = [f"${number}{part}" for number, part in enumerate(rest, 1)]
+    return list(await connection.fetch("".join([first, *numbered]), *parameters))
+
+
+def _named(sql: str, parameters: Sequence[Any]) -> tuple[Any, dict[str, Any]]:
+    from sqlalchemy import text
+
+    first, *rest = sql.split("?")
+    named = [f":p{number}{part}" for number, part in enumerate(rest)]
+    values = {f"p{number}": value for number, value in enumerate(parameters)}
+    return text("".join([first, *named])), values
+
+
+def _sqlalchemy(connection: Any, sql: str, parameters: Sequence[Any]) -> Rows:
+    result = connection.execute(*_named(sql, parameters))
+    return list(result.fetchall()) if result.returns_rows else []
+
+
+async def _sqlalchemy_async(connection: Any, sql: str, parameters: Sequence[Any]) -> Rows:
+    result = await connection.execute(*_named(sql, parameters))
+    return list(result.fetchall()) if result.returns_rows else []
+
+
+def _sqlalchemy_dialect(connection: Any) -> str:
+    bind = connection.get_bind() if hasattr(connection, "get_bind") else connection
+    return str(bind.dialect.name)
+
+
+_POSTGRESQL: Final = lambda connection: "postgresql"  # noqa: E731
+_SQLITE: Final = lambda connection: "sqlite"  # noqa: E731
+_KINDS: Final = (
+    Kind(frozenset({"sqlite3.Connection"}), False, _sqlite3, _SQLITE),
+    Kind(frozenset({"aiosqlite.core.Connection"}), True, _aiosqlite, _SQLITE),
+    Kind(frozenset({"psycopg.Connection"}), False, _psycopg, _POSTGRESQL),
+    Kind(frozenset({"psycopg.AsyncConnection"}), True, _psycopg_async, _POSTGRESQL),
+    Kind(
+        frozenset({"asyncpg.connection.Connection", "asyncpg.pool.PoolConnectionProxy"}),
+        True,
+        _asyncpg,
+        _POSTGRESQL,
+    ),
+    Kind(
+        frozenset(
+            {
+                "sqlalchemy.engine.base.Connection",
+                "sqlalchemy.orm.session.Session",
+                "sqlalchemy.orm.scoping.scoped_session",
+            }
+        ),
+        False,
+        _sqlalchemy,
+        _sqlalchemy_dialect,
+    ),
+    Kind(
+        frozenset(
+            {
+                "sqlalchemy.ext.asyncio.engine.AsyncConnection",
+                "sqlalchemy.ext.asyncio.session.AsyncSession",
+                "sqlalchemy.ext.asyncio.scoping.async_scoped_session",
+            }
+        ),
+        True,
+        _sqlalchemy_async,
+        _sqlalchemy_dialect,
+    ),
+    Kind(
+        frozenset(
+            {
+                "django.utils.connection.ConnectionProxy",
+                "django.db.backends.base.base.BaseDatabaseWrapper",
+            }
+        ),
+        False,
+        _psycopg,
+        lambda connection: str(connection.vendor),
+    ),
+)
