@@ -15,6 +15,7 @@ from onceward.api.operation import Operation
 from onceward.errors import TABLE
 from onceward.web.forms import FORM
 from onceward.web.routes import Route, Routes
+from onceward.web.samples import code_samples
 
 _SCHEMA = "#/components/schemas/{name}"
 _DESCRIPTION = (
@@ -61,6 +62,15 @@ _HEADERS = {
     "Idempotency-Key": "The idempotency key. A repeated request with the same key has no effect."
 }
 _TAGS = {"scripts": "Scripts: the client for browsers."}
+# The nouns of each capability, for pages that group operations.
+_GROUPS = {
+    "Jobs and queues": ("messages", "jobs", "queues"),
+    "Locks": ("locks",),
+    "Timers and webhooks": ("timers", "endpoints", "callers", "plain_timers"),
+    "Rooms": ("rooms",),
+    "Tables and games": ("tables", "matches"),
+    "Server": ("server", "keys", "sessions", "session", "scripts"),
+}
 _SCOPE = re.compile(r"(\w+(?::\*|:\{[^}]*\})?)(| of .*)")
 _TEXT = {"type": "string", "minLength": 1}
 
@@ -107,6 +117,10 @@ def document(routes: Routes) -> bytes:
         },
         "servers": [{"url": "/", "description": "This server"}],
         "tags": [{"name": tag, "description": (NOUNS | _TAGS)[tag]} for tag in tags],
+        "x-tagGroups": [
+            {"name": name, "tags": [one for one in nouns if one in tags]}
+            for name, nouns in _GROUPS.items()
+        ],
         "paths": paths,
         "components": {
             "schemas": components,
@@ -217,6 +231,8 @@ def _operation(
     }
     if operation.scope:
         described["x-scope"] = operation.scope
+    if samples := code_samples(operation):
+        described["x-codeSamples"] = samples
     if operation.signs_in:
         described["security"] = [{}]
     elif operation.public:

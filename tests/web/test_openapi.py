@@ -123,6 +123,15 @@ def test_every_operation_has_a_described_tag() -> None:
         assert operation["operationId"].startswith(f"{tag}_")
 
 
+def test_every_tag_is_in_one_group_and_every_operation_has_samples() -> None:
+    grouped = [tag for group in DOCUMENT["x-tagGroups"] for tag in group["tags"]]
+    assert sorted(grouped) == sorted(tag["name"] for tag in DOCUMENT["tags"])
+    for name, operation in OPERATIONS.items():
+        sources = [one["source"] for one in operation["x-codeSamples"]]
+        assert sources, name
+        assert "…" not in str(sources), f"{name}: give its arguments in onceward/web/samples.py"
+
+
 @pytest.mark.parametrize("name", OPERATIONS)
 def test_operations_parameters_and_responses_are_described(name: str) -> None:
     operation = OPERATIONS[name]

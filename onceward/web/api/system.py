@@ -16,7 +16,13 @@ from onceward.web.routes import Route
 if TYPE_CHECKING:
     from onceward.web.server import Server
 
-_PAGE = files("onceward.web").joinpath("api.html").read_bytes()
+_WEB = files("onceward.web")
+# In the colours of the console.
+_PAGE = (
+    _WEB.joinpath("api.html")
+    .read_bytes()
+    .replace(b"/* colours */\n", _WEB.joinpath("page", "colours.css").read_bytes())
+)
 
 
 def _digest(tag: str) -> str:
