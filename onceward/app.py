@@ -28,13 +28,15 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack, overload
 
 from onceward import engine as engines
 from onceward import limits
 from onceward.alarms import Alarms
 from onceward.api.arguments import in_milliseconds
+from onceward.api.jobs import result_of
 from onceward.api.queues import QueueKeywords, QueueSettings
+from onceward.conversion import converter
 from onceward.engine.base import Engine
 from onceward.errors import BadInput, OncewardError, Unavailable
 from onceward.event_loop import loop_factory
@@ -248,7 +250,7 @@ class App:
             if isinstance(fn, HandlerFunction):  # the handler of several queues
                 fn = fn.__wrapped__
             handler = self._declared.handlers[queue] = make(fn)
-            return HandlerFunction(self, queue, fn, handler.body)
+            return HandlerFunction(self, queue, fn, handler.body, handler.result)
 
         return declare
 
@@ -559,12 +561,37 @@ class App:
         return await self.store.run(lambda tx: self.node.schedule.get(tx, id_))
 
     async def wait(self, id_: str, timeout_s: float | None = None) -> JobRecord:
-        """Wait for the end of a job, up to `timeout_s`, and return the job. Raises `NoSuchJob`, and
-        `Unavailable` if the application stops."""
+        """Wait for the end of a job, up to `timeout_s`, and return the job in any state.
+
+        Check its `state`: `result` is None unless it is `succeeded`. A job that is not `succeeded`,
+        `failed`, `in_doubt` or `cancelled` has not ended. `result` raises errors instead. Raises
+        `NoSuchJob`, and `Unavailable` if the application stops.
+        """
         self._must_run()
         if timeout_s is not None:
             milliseconds(timeout_s, "a time limit")
         return await self.results.wait(id_, timeout_s)
+
+    @overload
+    async def result(self, id_: str, *, timeout_s: float | None = None) -> Any: ...
+    @overload
+    async def result(self, id_: str, type: type[T], *, timeout_s: float | None = None) -> T: ...
+    async def result(self, id_: str, type: Any = None, *, timeout_s: float | None = None) -> Any:
+        """Wait for the end of a job, and return its result.
+
+        Args:
+            type: The type of the result. Default: that in the annotation of the queue's handler, if
+                this application has it; otherwise plain JSON.
+
+        Raises `JobFailed` if the job failed permanently, was cancelled or is in doubt; `NotEnded`,
+        a `TimeoutError`, if it has not ended in time; `NoSuchJob`; `BadInput` if the result has
+        another type; and `Unavailable` if the application stops.
+        """
+        wanted = None if type is None else converter(type)
+        job = await self.wait(id_, timeout_s)
+        if type is None and (handler := self._declared.handlers.get(job.queue)) is not None:
+            wanted = handler.result
+        return result_of(id_, job, wanted)
 
     async def cancel(
         self, id_: str, reason: str = "cancelled", *, tx: AnyTransaction | None = None

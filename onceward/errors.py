@@ -127,6 +127,9 @@ TABLE: dict[str, Code] = {
     "failed": Code(500, 4500, 70, False, "The handler failed the job permanently"),
     "not_done": Code(503, 4503, 75, True, "A step had no effect"),
     "in_doubt": Code(500, 4500, 70, False, "A step may or may not have been done"),
+    # Errors of callers that wait for the result of a job.
+    "job_failed": Code(500, 4500, 70, False, "The job failed, was cancelled or is in doubt"),
+    "not_ended": Code(504, 4504, 75, True, "The job has not ended in time"),
     # Contention: nothing was changed, and a retry is safe.
     "conflict": Code(409, 4409, 75, True, "A record that was read has changed"),
     "contention": Code(503, 4503, 75, True, "Too many conflicts in a row"),
@@ -407,6 +410,40 @@ class InDoubt(OncewardError):
     """An at-most-once step may or may not have been done."""
 
     default_code = "in_doubt"
+
+
+class JobFailed(OncewardError):
+    """A job has no result: it failed permanently, was cancelled, or is in doubt."""
+
+    default_code = "job_failed"
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        code: str | None = None,
+        id: str = "",
+        queue: str = "",
+        state: str = "failed",
+        reason: str = "",
+        **details: object,
+    ) -> None:
+        super().__init__(
+            message, code=code, id=id, queue=queue, state=state, reason=reason, **details
+        )
+        self.id = id
+        """The id of the job."""
+        self.queue = queue
+        self.state = state
+        """`failed`, `cancelled` or `in_doubt`."""
+        self.reason = reason
+        """Why the last attempt failed, or why the job was cancelled."""
+
+
+class NotEnded(OncewardError, TimeoutError):
+    """A job has not ended within the time limit of its caller. It continues."""
+
+    default_code = "not_ended"
 
 
 class Conflict(OncewardError):

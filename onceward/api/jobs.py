@@ -8,6 +8,8 @@ from msgspec import UNSET, Meta, UnsetType
 from onceward import limits
 from onceward.api.messages import Wait, WaitMs
 from onceward.api.operation import Body, Operation, Query
+from onceward.conversion import Converter
+from onceward.errors import JobFailed, NotEnded
 from onceward.job_options import JobOptions, JobOptionsView
 
 Token = Annotated[str, Meta(min_length=1)]
@@ -181,6 +183,43 @@ class Job(JobOptionsView, frozen=True):
     def ended(self) -> bool:
         """Whether the job has ended."""
         return self.state in ENDED
+
+
+class JobWithResult(Protocol):
+    """The values of a job that its result depends on."""
+
+    @property
+    def queue(self) -> str: ...
+    @property
+    def state(self) -> str: ...
+    @property
+    def reason(self) -> str: ...
+    @property
+    def result(self) -> Any: ...
+
+
+def result_of(id_: str, job: JobWithResult, converter: Converter | None) -> Any:
+    """The result of a job that has succeeded. Raises `JobFailed`, and `NotEnded` for a job that has
+    not ended."""
+    if job.state not in ENDED:
+        raise NotEnded(
+            f"job {id_} of {job.queue!r} has not ended in time: it is {job.state}. Wait again, or "
+            "read it later",
+            id=id_,
+            state=job.state,
+        )
+    if job.state != "succeeded":
+        how = {"failed": "failed", "cancelled": "was cancelled"}.get(job.state, "is in doubt")
+        raise JobFailed(
+            f"job {id_} of {job.queue!r} {how}: {job.reason or 'no reason was given'}",
+            id=id_,
+            queue=job.queue,
+            state=job.state,
+            reason=job.reason,
+        )
+    if converter is None:
+        return job.result
+    return converter.read(msgspec.json.encode(job.result), "result")
 
 
 class KnownJob(Protocol):

@@ -1,8 +1,13 @@
-"""The namespace `client.jobs`: the operations on jobs, and a wait without a limit."""
+"""The namespace `client.jobs`: the operations on jobs, waits without a limit, and results."""
 
-from onceward.api.jobs import Job
+from typing import Any, TypeVar, overload
+
+from onceward.api.jobs import Job, result_of
 from onceward.client.operations.jobs import JobsOperations
+from onceward.conversion import converter
 from onceward.quantities import milliseconds
+
+T = TypeVar("T")
 
 # How long one request waits on the server before the client sends another one.
 _WAIT_S = 20.0
@@ -28,3 +33,17 @@ class Jobs(JobsOperations):
             job = await self.get(id, wait_s=max(min(left_s, _WAIT_S), 0.0))
             if job.ended or left_s <= 0:
                 return job
+
+    @overload
+    async def result(self, id: str, *, timeout_s: float | None = None) -> Any: ...
+    @overload
+    async def result(self, id: str, type: type[T], *, timeout_s: float | None = None) -> T: ...
+    async def result(self, id: str, type: Any = None, *, timeout_s: float | None = None) -> Any:
+        """Wait until a job has ended, and return its result, as plain JSON or of a type.
+
+        Raises `JobFailed` if the job failed permanently, was cancelled or is in doubt; `NotEnded`,
+        a `TimeoutError`, if it has not ended in time; `NoSuchJob`; and `BadInput` if the result has
+        another type.
+        """
+        wanted = None if type is None else converter(type)
+        return result_of(id, await self.wait(id, timeout_s), wanted)

@@ -24,10 +24,12 @@ def result_converter(fn: Callable[..., Any]) -> Converter | None:
     that JSON has, cannot be converted, or is missing."""
     if isinstance(fn, partial):
         return result_converter(fn.func)
-    if not getattr(fn, "__annotations__", None):  # lambdas are the most common steps
-        return None
+    if not isinstance(fn, type) and not inspect.isroutine(fn):
+        fn = type(fn).__call__
+    if not getattr(fn, "__annotations__", None) and not isinstance(fn, type):
+        return None  # fast, because lambdas are the most common steps
     try:
-        result = awaited(evaluated(fn, annotations(fn)[1]))
+        result = fn if isinstance(fn, type) else awaited(evaluated(fn, annotations(fn)[1]))
         return None if _is_json(result) else converter(result)
     except (Undefined, BadInput):
         return None

@@ -289,9 +289,8 @@ class Attempt:
     async def _complete(self, job: Job, claim: Claim, result: Any) -> None:
         tx = job.begun
         effects = []
-        converter = self.handler.result
-        if converter is not None and (result is not None or not self.handler.batch):
-            result = converter.plain(result, "result")
+        if self.handler.result is not None:
+            result = self.handler.result.plain(result, "result")
         if job.steps or tx is not None:
             effects = effects_of(list(job.steps or ()), tx.written if tx is not None else [])
         if tx is not None:

@@ -16,9 +16,11 @@ from typing import (
     overload,
 )
 
+from onceward.api.jobs import result_of
 from onceward.conversion import Converter, converter
 from onceward.errors import BadInput
 from onceward.job_options import SendKeywords
+from onceward.schedule import Job as JobRecord
 from onceward.store.user_records import AnyTransaction
 from onceward.work.annotations import NO_TYPE, Undefined, annotations, awaited, evaluated
 from onceward.work.inbox import Receipt
@@ -34,7 +36,7 @@ else:
     Result, Given, Returned = TypeVar("Result"), TypeVar("Given"), TypeVar("Returned")
 
 
-class Sends(Protocol):
+class Application(Protocol):
     """The application of a handler."""
 
     async def send(
@@ -47,6 +49,8 @@ class Sends(Protocol):
         **options: Unpack[SendKeywords],
     ) -> Receipt: ...
 
+    async def wait(self, id_: str, timeout_s: float | None = None) -> JobRecord: ...
+
 
 class HandlerFunction(Generic[Body, Result, Given, Returned]):
     """A handler of an application. Calling it calls the function itself, as tests do.
@@ -58,12 +62,18 @@ class HandlerFunction(Generic[Body, Result, Given, Returned]):
     __wrapped__: Callable[..., Any]
 
     def __init__(
-        self, app: Sends, queue: str, fn: Callable[..., Any], body: Converter | None
+        self,
+        app: Application,
+        queue: str,
+        fn: Callable[..., Any],
+        body: Converter | None,
+        result: Converter | None,
     ) -> None:
         self.queue = queue
         """The name of its queue."""
         self._app = app
         self._body = body
+        self._result = result
         update_wrapper(self, fn)
 
     def __call__(self, job: Given, /) -> Returned:
@@ -87,6 +97,15 @@ class HandlerFunction(Generic[Body, Result, Given, Returned]):
         """
         given = body if self._body is None else self._body.plain(body, "body")
         return await self._app.send(self.queue, given, key=key, tx=tx, **options)
+
+    async def result(self, id_: str, *, timeout_s: float | None = None) -> Result:
+        """Wait for the end of a job of this queue, and return its result. Errors are those of
+        `App.result`, and `BadInput` for a job of another queue."""
+        job = await self._app.wait(id_, timeout_s)
+        if job.queue != self.queue:
+            raise BadInput(f"job {id_} is a job of {job.queue!r}, not of {self.queue!r}")
+        result: Result = result_of(id_, job, self._result)
+        return result
 
 
 Batch = Sequence[Result] | None
@@ -142,7 +161,8 @@ def handler_types(
             f"the handler of {queue!r} has an annotation that cannot be evaluated: {error}. Define "
             "its types at the top level of the module, and import them without TYPE_CHECKING"
         ) from error
-    result = _item(result) if batch else result
+    if batch:
+        result = _item(result) | None if NoneType in get_args(result) else _item(result)
     try:
         body_converter = converter(get_args(job)[0]) if typed else None
         return body_converter, None if result in NO_TYPE else converter(result)

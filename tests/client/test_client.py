@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 
+import msgspec
 import pytest
 
 from onceward import limits
@@ -10,16 +11,21 @@ from onceward.client import Client, Queue, Receipt
 from onceward.errors import (
     AlreadyEnded,
     BadInput,
+    JobFailed,
     KeyReused,
     LockHeld,
     LockLost,
     NoSuchJob,
+    NotEnded,
     NotFailed,
     OncewardError,
     StaleToken,
 )
 from onceward.web.auth import ApiKey, Auth, digest_of
 from tests.client.served import Served
+from tests.needs import need
+
+pydantic = need("pydantic")
 
 
 @pytest.fixture
@@ -35,6 +41,44 @@ async def test_a_message_is_accepted_once_for_its_key(client: Client) -> None:
     assert (again.id, again.key) == (first.id, "order-1")
     with pytest.raises(KeyReused):
         await client.send("orders", {"item": "sofa"}, key="order-1")
+
+
+class Sum(msgspec.Struct):
+    total: int
+
+
+class Mail(pydantic.BaseModel):  # type: ignore[misc,name-defined,unused-ignore]
+    to: str
+
+
+async def test_a_body_or_a_result_can_be_a_pydantic_model(client: Client) -> None:
+    receipt = await client.send("mails", Mail(to="Ann"), key="k")
+    assert (await client.send("mails", {"to": "Ann"}, key="k")).duplicate
+    [claim] = await client.jobs.claim("mails")
+    await client.jobs.complete(claim.id, claim.token, result=[Mail(to=claim.body["to"])])
+    assert await client.jobs.result(receipt.id, list[Mail]) == [Mail(to="Ann")]
+
+
+async def test_a_result_is_typed_or_an_error_with_the_reason(client: Client) -> None:
+    done, failed, waiting = [(await client.send("sums", n, key=str(n))).id for n in range(3)]
+    claims = {claim.id: claim for claim in await client.jobs.claim("sums", max=2)}
+    await client.jobs.complete(done, claims[done].token, result={"total": 7})
+    await client.jobs.fail(failed, claims[failed].token, "too large", final=True)
+    assert await client.jobs.result(done) == {"total": 7}
+    assert await client.jobs.result(done, Sum) == Sum(7)
+    with pytest.raises(BadInput, match=r"result: expected array, got object"):
+        await client.jobs.result(done, list[int])
+    with pytest.raises(JobFailed, match="of 'sums' failed: too large") as error:
+        await client.jobs.result(failed, timeout_s=20)
+    assert (error.value.id, error.value.state, error.value.reason) == (
+        failed,
+        "failed",
+        "too large",
+    )
+    with pytest.raises(NotEnded, match="it is queued"):
+        await client.jobs.result(waiting, timeout_s=0)
+    with pytest.raises(BadInput, match="cannot be converted"):
+        await client.jobs.result(done, Client)
 
 
 async def test_a_sender_can_wait_for_the_result(client: Client) -> None:

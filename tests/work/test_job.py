@@ -1,17 +1,25 @@
 """A handler's steps are recorded, so that no attempt does again what was done."""
 
 import asyncio
-from typing import Any
+from collections.abc import Awaitable
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from typing import Any, TypedDict
+from uuid import UUID
 
+import msgspec
 import pytest
 
 from onceward.app import App
 from onceward.errors import BadInput
 from onceward.work.job import Job
+from tests.needs import need
 from tests.schedule.cluster import virtual
 from tests.work.apps import Apps
 from tests.work.one_job import run_one
 
+pydantic = need("pydantic")
 EFFECT = ("effect", "x")
 
 
@@ -389,3 +397,128 @@ async def test_steps_that_no_later_attempt_looks_at_go_with_their_job() -> None:
 
     job = await run_one(work)
     assert (job.state, job.attempt) == ("succeeded", 2)
+
+
+@dataclass
+class Charge:
+    cents: int
+    at: datetime
+
+
+class Struct(msgspec.Struct):
+    id: UUID
+
+
+class Model(pydantic.BaseModel):  # type: ignore[misc,name-defined,unused-ignore]
+    name: str
+
+
+class Order(TypedDict):
+    id: int
+
+
+WHEN = datetime(2026, 5, 1, tzinfo=UTC)
+
+
+async def charge(cents: int, *, at: datetime = WHEN) -> Charge:
+    return Charge(cents, at)
+
+
+def struct(number: int) -> Struct:
+    return Struct(UUID(int=number))
+
+
+async def models(*names: str) -> "list[Model]":
+    return [Model(name=name) for name in names]
+
+
+def order() -> Order | None:
+    return {"id": 5}
+
+
+def later() -> Awaitable[tuple[int, str]]:
+    async def pair() -> tuple[int, str]:
+        return 1, "a"
+
+    return pair()
+
+
+async def numbered() -> dict[int, bytes]:
+    return {5: b"x"}
+
+
+def unknown() -> "NotDefinedAnywhere":  # type: ignore[name-defined] # noqa: F821
+    return [1]
+
+
+class Charger:
+    def __init__(self, cents: int) -> None:
+        self.cents = cents
+
+    async def charge(self) -> Charge:
+        return Charge(self.cents, WHEN)
+
+    async def __call__(self) -> Charge:
+        return Charge(self.cents, WHEN)
+
+
+@virtual
+async def test_a_step_has_the_result_of_its_function_also_when_it_is_replayed() -> None:
+    seen: list[Any] = []
+
+    async def work(job: Job) -> None:
+        seen.append(
+            [
+                await job.step("async", charge, 5),
+                await job.step("keyword", charge, cents=6, at=WHEN + timedelta(1)),
+                await job.step("plain function", struct, 7),
+                await job.step("models", models, "a", "b"),
+                await job.step("or none", order),
+                await job.step("awaitable", later),
+                await job.step("keys", numbered),
+                await job.step("method", Charger(8).charge),
+                await job.step("partial", partial(charge, 9)),
+                await job.step("once", charge, 10, at_most_once=True),
+                await job.step("lambda", lambda: charge(11)),
+                await job.step("undefined", unknown),
+                await job.step("object", Charger(12)),
+                await job.step("class", Charge, 13, WHEN),
+            ]
+        )
+        if job.attempt == 1:
+            raise ValueError("again")
+
+    assert (await run_one(work)).state == "succeeded"
+    assert len(seen) == 2
+    for results in seen:
+        assert results == [
+            *(Charge(5, WHEN), Charge(6, WHEN + timedelta(1)), Struct(UUID(int=7))),
+            *([Model(name="a"), Model(name="b")], {"id": 5}, (1, "a"), {5: b"x"}),
+            *(Charge(8, WHEN), Charge(9, WHEN), Charge(10, WHEN)),
+            *({"cents": 11, "at": "2026-05-01T00:00:00Z"}, [1], Charge(12, WHEN), Charge(13, WHEN)),
+        ]
+
+
+@virtual
+async def test_a_result_of_another_type_is_recorded_before_it_is_an_error() -> None:
+    ran: list[int] = []
+
+    async def wrong() -> Charge:
+        ran.append(1)
+        other: Any = {"cents": "5"}
+        result: Charge = other
+        return result
+
+    async def work(job: Job) -> str:
+        try:
+            await job.step("charge", wrong)
+        except BadInput as error:
+            if job.attempt == 1:
+                raise
+            return error.message
+        return "no error"
+
+    job = await run_one(work)
+    assert job.result == "the step 'charge': result.cents: expected int, got str"
+    assert job.history[0].reason == job.result
+    assert ran == [1], "the effect was not repeated"

@@ -1,11 +1,21 @@
 """Callers wait for the ends of jobs: none misses one, and none waits for ever."""
 
 import asyncio
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
-from onceward.errors import EngineStopped, NoSuchJob, Unavailable
+from onceward.errors import (
+    BadInput,
+    EngineStopped,
+    Fail,
+    JobFailed,
+    NoSuchJob,
+    NotEnded,
+    OncewardError,
+    Unavailable,
+)
 from onceward.work.job import Job
 from tests.schedule.cluster import virtual
 from tests.work.apps import Apps
@@ -165,3 +175,100 @@ async def test_one_who_leaves_does_not_disturb_the_others() -> None:
         await app.cancel(id_)
         assert [(await task).state for task in tasks[1:]] == ["cancelled", "cancelled"]
         assert app.results._waiting == {}
+
+
+@dataclass
+class Sent:
+    id: str
+
+
+@virtual
+async def test_a_result_has_the_type_that_its_handler_declares() -> None:
+    apps = Apps()
+    app, other = apps.make(), apps.make()
+
+    @app.handler("typed")
+    async def typed(job: Job[str]) -> Sent:
+        return Sent(job.body)
+
+    @app.handler("plain")
+    async def plain(job: Job) -> Any:
+        return {"id": job.body}
+
+    @app.handler("batch", batch=2)
+    async def batch(jobs: list[Job[str]]) -> list[Sent] | None:
+        return None if jobs[0].body == "none" else [Sent(job.body) for job in jobs]
+
+    async with app, other:
+        id_ = (await typed.enqueue("a")).id
+        assert await typed.result(id_) == await app.result(id_) == Sent("a")
+        assert await other.result(id_) == await app.result(id_, dict[str, str]) == {"id": "a"}
+        assert await other.result(id_, Sent) == Sent("a")
+        untyped = (await plain.enqueue("b")).id
+        assert await plain.result(untyped) == await app.result(untyped) == {"id": "b"}
+        one = (await batch.enqueue("c")).id
+        assert await batch.result(one) == Sent("c")
+        assert await batch.result((await batch.enqueue("none")).id) is None
+        with pytest.raises(BadInput, match=r"result\[\.\.\.\]: expected int, got str"):
+            await app.result(id_, dict[str, int])
+        with pytest.raises(BadInput, match="cannot be converted"):
+            await app.result(id_, type(apps))
+        with pytest.raises(BadInput, match="is a job of 'plain', not of 'typed'"):
+            await typed.result(untyped)
+        with pytest.raises(NoSuchJob):
+            await typed.result("01HF7YAT007NFS97B5X8KXAMA9002")
+
+
+@pytest.mark.parametrize(
+    ("state", "text"),
+    [("failed", "failed"), ("in_doubt", "is in doubt"), ("cancelled", "was cancelled")],
+)
+@virtual
+async def test_without_a_result_there_is_an_error_with_the_reason(state: str, text: str) -> None:
+    apps = Apps(shared=False)
+    app = apps.make()
+
+    @app.handler("q")
+    async def work(job: Job[None]) -> Sent:
+        async def call() -> None:
+            raise ConnectionError("no answer")
+
+        if state == "in_doubt":
+            await job.step("call", call, at_most_once=True)
+        if state == "cancelled":
+            await app.cancel(job.id, "no longer needed")
+        raise Fail("no such account")
+
+    async with app:
+        receipt = await work.enqueue(None)
+        for wait in (work.result, app.result):
+            with pytest.raises(JobFailed) as error:
+                await wait(receipt.id, timeout_s=60)
+            assert (error.value.id, error.value.queue) == (receipt.id, "q")
+            assert error.value.state == state
+            assert error.value.reason in error.value.message
+            assert f"job {receipt.id} of 'q' {text}: " in error.value.message
+            assert {
+                "failed": "no such account",
+                "in_doubt": "ConnectionError: no answer",
+                "cancelled": "no longer needed",
+            }[state] in error.value.reason
+
+
+@virtual
+async def test_a_job_that_has_not_ended_in_time_is_a_timeout() -> None:
+    apps = Apps(shared=False)
+    async with apps.make() as app:
+        id_ = (await app.send("q", None)).id
+        with pytest.raises(TimeoutError) as error:
+            await app.result(id_, timeout_s=5)
+        assert isinstance(error.value, NotEnded)
+        assert "it is queued" in error.value.message
+        assert apps.loop.time() == pytest.approx(5, abs=0.01)
+        wrong: Any
+        for wrong in (-1, "5"):
+            with pytest.raises(BadInput):
+                await app.result(id_, timeout_s=wrong)
+        for wrong in (None, 5, ""):
+            with pytest.raises(OncewardError):
+                await app.result(wrong)
