@@ -61,25 +61,30 @@ class Twilio(Provider):
         token: str,
         public_url: str,
         *,
+        fallback_url: str = "",
         rate: float = 0.0,
         answers_keywords: bool = True,
         api: str = "https://api.twilio.com",
     ) -> None:
         """`public_url` is the URL of the webhook in Twilio's settings, which Twilio signs; behind a
-        proxy it differs from the received one. A query is taken from the request.
-        `answers_keywords`: Twilio confirms STOP itself, which is the default. Raises `BadInput`."""
+        proxy it differs from the received one. A query is taken from the request. `fallback_url` is
+        the URL that Twilio calls if the first one fails. `answers_keywords`: Twilio confirms STOP
+        itself, which is the default. Raises `BadInput`."""
         if not account or not token:
             raise BadInput("Twilio needs the SID of an account and its token")
-        parts = urlsplit(public_url)
-        if parts.scheme not in ("http", "https") or not parts.netloc or parts.query:
-            raise BadInput(
-                f"invalid public URL {public_url!r} of the webhook; give it without a query",
-                code="bad_url",
-            )
+        self._urls = (public_url, fallback_url) if fallback_url else (public_url,)
+        for url in self._urls:
+            parts = urlsplit(url)
+            valid = parts.scheme in ("http", "https") and parts.netloc
+            if not valid or parts.query or parts.fragment:
+                raise BadInput(
+                    f"invalid public URL {url!r} of the webhook; give it without a query and"
+                    " without the part after #",
+                    code="bad_url",
+                )
         self.rate = rate
         self.answers_keywords = answers_keywords
         self._token = token
-        self._public_url = public_url
         self._status_url = f"{public_url.rstrip('/')}/status"
         self._messages = f"{api}/2010-04-01/Accounts/{quote(account)}/Messages.json"
         basic = base64.b64encode(f"{account}:{token}".encode()).decode()
@@ -96,7 +101,7 @@ class Twilio(Provider):
 
     async def receive(self, site: Any, request: Request) -> Response:
         """Respond with 200 when the text is stored. Idempotent."""
-        form = await self._form(request, self._public_url)
+        form = await self._form(request, *self._urls)
         if status_of(form) not in _ARRIVED:
             # This URL is also configured for status callbacks.
             return await self._record(request, form)
@@ -150,26 +155,30 @@ class Twilio(Provider):
         found = await self.game.app.run(lambda tx: deliveries.newest(tx, to))
         return Response.of({"replies": found})
 
-    async def _form(self, request: Request, url: str) -> dict[str, str]:
-        """Return the form of a request that Twilio has signed for a URL. Raises `BadInput`."""
+    async def _form(self, request: Request, *urls: str) -> dict[str, str]:
+        """Return the form of a request that Twilio has signed for a URL of ours. Raises
+        `BadInput`."""
         pairs = read_form(await request.body(limits.REQUEST_BYTES_MAX, FORM))
         try:
-            self.insist_signed(request, url, pairs)
+            self.insist_signed(request, urls, pairs)
         except BadInput as error:
             self.note_refused(request, error)
             raise
         return dict(pairs)
 
-    def insist_signed(self, request: Request, url: str, pairs: Pairs) -> None:
-        """Raise `not_allowed` unless Twilio has signed a request to a URL, with the query of the
-        request."""
+    def insist_signed(self, request: Request, urls: Iterable[str], pairs: Pairs) -> None:
+        """Raise `not_allowed` unless Twilio has signed a request to one of the URLs, with the query
+        of the request."""
         given = request.header(b"x-twilio-signature") or ""
         query: bytes = request.scope["query_string"]
-        url += f"?{query.decode('latin-1')}" if query else ""
-        right = [signature(self._token, one, pairs) for one in spellings(url)]
+        asked = f"?{query.decode('latin-1')}" if query else ""
+        right = [
+            signature(self._token, one, pairs) for url in urls for one in spellings(url + asked)
+        ]
         if not any(hmac.compare_digest(given.encode(), one.encode()) for one in right):
             raise BadInput(
-                "the request is not signed by Twilio; check the token and the public URL",
+                "the request is not signed by Twilio; check the token, the public URL and the"
+                " fallback URL",
                 code="not_allowed",
             )
 

@@ -219,26 +219,82 @@ async def a_place_in_line(text: str, reader: Reader) -> None:
 
 
 async def a_receiver_of_texts(text: str, reader: Reader) -> None:
-    """Accepts form posts of Twilio once, even if a repeat differs; rejects all others."""
+    """Accepts form posts of Twilio once, also at the fallback URL, and rejects all others. The
+    script for missed texts sends the others again."""
     validator = need("twilio.request_validator").RequestValidator("t" * 32)
     url = f"sqlite:///{reader.folder}/texts.db"
     with mock.patch.dict(os.environ, TWILIO_AUTH_TOKEN="t" * 32):
         names = declare(text.replace("sqlite:///texts.db", url))
-    sid = "SM" + "0" * 32
+    main, fallback = names["URLS"]
+    sids = [f"SM{number:032x}" for number in range(3)]
     async with Served(names["app"]) as served, aiohttp.ClientSession(served.url) as session:
 
-        async def post(fields: dict[str, str], signature: str) -> tuple[int, Any]:
+        async def post(fields: dict[str, str], signature: str) -> int:
             made = {"X-Twilio-Signature": signature}
             async with session.post("/hooks/twilio", data=fields, headers=made) as answer:
-                return answer.status, (await answer.json()).get("duplicate")
+                assert answer.status != 200 or answer.content_type == "text/xml"
+                return answer.status
 
-        for words, duplicate in (("rock", False), ("rock, again", True)):
-            fields = {"MessageSid": sid, "Body": words, "MediaUrl": ""}
-            signed = validator.compute_signature(names["URL"], fields)
-            assert await post(fields, signed) == (200, duplicate)
-        assert await post({"MessageSid": sid, "Body": "paper"}, signed) == (401, None)
+        fields = {"MessageSid": sids[0], "From": "+1", "Body": "rock", "MediaUrl": ""}
+        signed = validator.compute_signature(main, fields)
+        assert await post(fields, signed) == 200
+        failed = {**fields, "ErrorCode": "11200", "ErrorUrl": main}
+        assert await post(failed, validator.compute_signature(fallback, failed)) == 200
+        assert await post(failed, validator.compute_signature(main + "/", failed)) == 401
+        assert await post({**fields, "Body": "paper"}, signed) == 401
         async with session.post("/hooks/twilio", json={}) as answer:
             assert answer.status == 415
+
+        statuses = await asyncio.to_thread(_missed, sids, served.url, main)
+        assert statuses == [200, 200, 200]
+        async with Client(served.url) as client:
+            page = await client.jobs.list(queue="texts")
+            ended = [await client.jobs.wait(job.id) for job in page.jobs]
+        assert sorted(job.result for job in ended) == ["+1: again 1", "+1: again 2", "+1: rock"]
+
+
+def _missed(sids: list[str], url: str, public: str) -> list[int]:
+    """Runs the script for missed texts, with Twilio's list and with the server in its place."""
+    from tests.docs.book import blocks, paths
+
+    need("twilio.rest")
+    messages = [
+        mock.Mock(sid=sid, from_="+1", to="+2", body=f"again {number}", direction="inbound")
+        for number, sid in enumerate(sids)
+    ]
+    messages.append(mock.Mock(direction="outbound-api"))
+    statuses: list[int] = []
+    import requests
+
+    def post(address: str, form: dict[str, str], **options: Any) -> Any:
+        assert address == public
+        made = requests.request("POST", f"{url}/hooks/twilio", data=form, **options)
+        statuses.append(made.status_code)
+        return made
+
+    [script] = [
+        one
+        for one in blocks("guides/twilio.md", paths()["guides/twilio.md"].read_text())
+        if one.file == "missed.py"
+    ]
+    environment = {"TWILIO_ACCOUNT_SID": "AC1", "TWILIO_AUTH_TOKEN": "t" * 32}
+    with (
+        mock.patch.dict(os.environ, environment),
+        mock.patch("twilio.rest.Client") as client,
+        mock.patch("requests.post", post),
+    ):
+        client.return_value.messages.list.return_value = messages[::-1]
+        declare(script.text, print=lambda *words: None)
+    return statuses
+
+
+def a_script_for_missed_texts(text: str, reader: Reader) -> None:
+    """Runs together with the receiver."""
+    assert ".messages.list(to=NUMBER, date_sent_after=since)" in text
+    from inspect import signature
+
+    known = signature(need("twilio.rest.api.v2010.account.message").MessageList.list).parameters
+    assert {"to", "date_sent_after"} <= known.keys()
 
 
 def _signed() -> tuple[str, dict[str, str]]:
@@ -308,7 +364,8 @@ PARTS: dict[tuple[str, str], Callable[[str, Reader], Any]] = {
     ("timers.md", "def receive(secret: str"): a_receiver_in_python,
     ("timers.md", "export function receive"): a_receiver_in_node,
     ("server.md", "lifespan(web"): lines_of("examples/mounted.py"),
-    ("guides/webhooks.md", "x-twilio-signature"): a_receiver_of_texts,
+    ("guides/twilio.md", "x-twilio-signature"): a_receiver_of_texts,
+    ("guides/twilio.md", "messages.list("): a_script_for_missed_texts,
     ("guides/react.md", "list_push"): a_handler_that_adds_to_a_list,
     ("guides/postgresql.md", "async def copy"): a_move_of_records,
 }

@@ -54,11 +54,11 @@ async def deliver(
 
 
 @asynccontextmanager
-async def listening() -> AsyncIterator[tuple[Caller, Apps]]:
+async def listening(**options: str) -> AsyncIterator[tuple[Caller, Apps]]:
     """A game that Twilio can call, and that does not call Twilio."""
     apps = Apps(shared=False)
     app = apps.make()
-    game = Game(app, [Twilio(ACCOUNT, TOKEN, URL, api="http://127.0.0.1:1")])
+    game = Game(app, [Twilio(ACCOUNT, TOKEN, URL, api="http://127.0.0.1:1", **options)])
     app.mount("/rps", game.site())
     app.queue("rps-replies-twilio", paused=True)
     async with serving(app) as caller:
@@ -77,6 +77,21 @@ async def test_a_text_signed_by_twilio_is_taken_in_once() -> None:
         player = apps.value(("rps-player", "+12025550101"))
         assert (player["nick"], player["line"]["ours"]) == ("Zoë", "+12025550100")
         assert apps.value(nick_key(fold("zOË"))) == "+12025550101"
+        jobs = [
+            key for key in apps.records if key[0].startswith("job#") and key[1].endswith("#job")
+        ]
+        assert len(jobs) == 2, "a text, and its reply"
+
+
+@virtual
+async def test_a_text_at_the_fallback_url_is_the_same_text() -> None:
+    fallback = "https://play2.example/rps/twilio"
+    async with listening(fallback_url=fallback) as (caller, apps):
+        assert (await deliver(caller, TEXT, sign(TEXT))).status == 200
+        failed = {**TEXT, "ErrorCode": "11200", "ErrorUrl": URL}
+        assert (await deliver(caller, failed, sign(failed, fallback))).status == 200
+        assert (await deliver(caller, failed, sign(failed, f"{fallback}/"))).status == 403
+        await apps.sleep(5)
         jobs = [
             key for key in apps.records if key[0].startswith("job#") and key[1].endswith("#job")
         ]
