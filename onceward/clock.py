@@ -22,6 +22,16 @@ boot_ns: Callable[[], int] = partial(time.clock_gettime_ns, _BOOT)
 """Nanoseconds of a monotonic clock that includes suspend."""
 
 
+def new_clock() -> "Clock":
+    """The clock of the running event loop if that has virtual time, else a new `Clock`."""
+    try:
+        make = getattr(asyncio.get_running_loop(), "make_clock", Clock)
+    except RuntimeError:
+        make = Clock
+    clock: Clock = make()
+    return clock
+
+
 class Clock:
     """A clock that never goes back and never jumps.
 

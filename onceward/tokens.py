@@ -20,7 +20,7 @@ import msgspec
 
 from onceward import callers, limits
 from onceward.capabilities import SCOPES
-from onceward.clock import Clock
+from onceward.clock import Clock, new_clock
 from onceward.errors import BadInput, OncewardError
 
 __all__ = ["Grant", "sign"]  # for applications
@@ -108,7 +108,7 @@ def sign(
     callers.admit_name(user)
     if expires_s < 1:
         raise _bad(f"expires_s is {expires_s}; use at least 1")
-    now_s = (clock or Clock()).now_ms() // 1_000
+    now_s = (clock or new_clock()).now_ms() // 1_000
     claims: dict[str, Any] = {
         "sub": user,
         "aud": audience,

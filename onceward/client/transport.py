@@ -15,7 +15,7 @@ import msgspec
 
 from onceward.api import OPERATIONS
 from onceward.api.operation import Operation
-from onceward.clock import Clock
+from onceward.clock import Clock, new_clock
 from onceward.errors import (
     BadInput,
     OncewardError,
@@ -72,7 +72,7 @@ class Transport:
             raise BadInput(f"connections is a number from 1, not {connections!r}")
         if key is not None and not _is_word(key):
             raise BadInput("an API key or a token is one word", code="no_credentials")
-        self.clock = clock or Clock()
+        self.clock = clock or new_clock()
         self.ids = ids or Ids(self.clock.now_ms)
         self._url = url.rstrip("/")
         self._key = key

@@ -41,7 +41,7 @@ def create(url: str) -> Engine:
             code="bad_engine_url",
         )
     if parts.scheme == "memory" and not parts.netloc and not parts.path:
-        return MemoryEngine()
+        return MemoryEngine(shared=False)
     if parts.scheme == "sqlite":
         if parts.netloc or not parts.path.startswith("/") or parts.path == "/":
             raise BadInput(

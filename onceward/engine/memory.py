@@ -63,8 +63,10 @@ class MemoryEngine(Engine):
     """Records in this process. Commits take effect immediately, so their outcome is always
     known."""
 
-    def __init__(self, memory: Memory | None = None) -> None:
+    def __init__(self, memory: Memory | None = None, *, shared: bool = True) -> None:
+        """`shared`: whether several engines may use the memory."""
         self.memory = memory or Memory()
+        self.shared = shared
         self._open = False
 
     async def open(self) -> Self:

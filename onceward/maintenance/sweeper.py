@@ -20,6 +20,7 @@ class Sweeper:
 
     async def run(self) -> None:
         """Sweep at intervals until cancelled. Temporary errors of the engine are ignored."""
+        before, pause_s, shared = 0, limits.SWEEP_S, self._store.engine.shared
         while True:
             swept = limits.SWEEP_RECORDS_MAX
             try:
@@ -28,7 +29,13 @@ class Sweeper:
                     await asyncio.sleep(0)
             except PASSING:
                 pass
-            await self._store.clock.sleep(limits.SWEEP_S)
+            # In a single process, the interval grows while there is nothing to remove.
+            idle = before == self.swept and not shared
+            before, pause_s = (
+                self.swept,
+                min(2 * pause_s, limits.IDLE_S) if idle else limits.SWEEP_S,
+            )
+            await self._store.clock.sleep(pause_s)
 
     async def sweep(self) -> int:
         """Remove one batch; return the number of removed records."""

@@ -133,15 +133,15 @@ class Claims:
 
     async def run(self) -> None:
         """Poll until cancelled, and close claim queues that have had no requests for a while."""
-        clock = self._store.clock
+        clock, shared = self._store.clock, self._store.engine.shared
         while True:
-            await clock.sleep(limits.POLL_S)
+            await clock.sleep(limits.POLL_S if shared else limits.IDLE_S)
             now_ns = clock.elapsed_ns()
             for queue, claim_queue in list(self._claim_queues.items()):
                 if claim_queue.idle and now_ns - claim_queue.asked_ns > limits.DESK_IDLE_S * 1e9:
                     claim_queue.close()
                     del self._claim_queues[queue]
-            if self._store.engine.shared:
+            if shared:
                 self._poll(now_ns)
 
     def _poll(self, now_ns: int) -> None:

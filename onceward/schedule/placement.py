@@ -131,6 +131,7 @@ class Placement:
         self._changed = asyncio.Event()
         self._hooks: list[Callable[[set[int], set[int]], None]] = []
         self._stopping = False
+        store.on_stopped = self._changed.set
 
     def on_change(self, hook: Callable[[set[int], set[int]], None]) -> None:
         """Call `hook` with the slots gained and lost at each change; it must not raise."""
@@ -144,7 +145,8 @@ class Placement:
         """Send heartbeats, take slots and give up slots until `stop`; then give up all slots.
 
         Waits while the engine is unavailable. After a full lease without the engine, it owns
-        nothing.
+        nothing, unless no other process can use the database. Then it needs no heartbeats: it only
+        checks now and then, and after a failed commit, that the engine works.
         """
         # Only slots are watched: they change when a share does. Records of nodes change with every
         # heartbeat; watching them would make nodes react to each other's heartbeats without end.
@@ -152,14 +154,16 @@ class Placement:
             watch.on_hint = self._changed.set
             while not self._stopping:
                 self._changed.clear()
+                self._stepped_ns = self._store.clock.elapsed_ns()
                 steps = limits.BEATS_PER_LEASE
+                alone = not self._store.engine.shared and self._holds_lease()
                 try:
-                    await self.step()
+                    await (self._read(NODES, Heartbeat) if alone else self.step())
                 except PASSING:
                     steps = limits.BEAT_TRIES_PER_LEASE
                 if not self._holds_lease():
                     self._own(set())
-                await self._pause(self._lease_ms / steps / 1000)
+                await self._pause(limits.IDLE_S if alone else self._lease_ms / steps / 1000)
         await self._leave()
 
     def stop(self) -> None:
@@ -169,7 +173,6 @@ class Placement:
 
     async def step(self) -> None:
         """Send one heartbeat, read those of the other nodes, and take or give up slots."""
-        self._stepped_ns = self._store.clock.elapsed_ns()
         await self._beat()
         alive = await self._look()
         if self.node not in alive:
@@ -334,6 +337,8 @@ class Placement:
         return found
 
     def _holds_lease(self) -> bool:
+        if not self._store.engine.shared:
+            return self._held_until_ns > 0
         return self._store.clock.elapsed_ns() < self._held_until_ns
 
     def _own(self, slots: set[int]) -> None:

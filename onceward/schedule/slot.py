@@ -67,6 +67,8 @@ class Slot:
     def ended(self, sort: str, *, again: bool = False) -> None:
         """The processing of a taken entry has ended; `again`: it failed and must be repeated."""
         self.due_entries.ended(sort)
+        if self.troubles:
+            self._wake.set()  # to look sooner
         if again:
             self.troubles.passed = ""
             self._stale()
@@ -125,7 +127,7 @@ class Slot:
 
     async def _look(self) -> None:
         now_ms, now_ns = self._clock.now_ms(), self._clock.elapsed_ns()
-        period_s = limits.POLL_ALONE_S
+        period_s = limits.POLL_ALONE_S if self.troubles else limits.LOOK_ALONE_S
         if self._store.engine.shared:
             owned = len(self._placement.owned)
             period_s = max(limits.POLL_S, owned / limits.POLL_SCANS_PER_S)
@@ -162,6 +164,9 @@ class Slot:
             troubles.reached_end(now_ms)
 
     async def _sleep(self) -> None:
+        if self.troubles:
+            soon_ns = self._clock.elapsed_ns() + int(limits.POLL_ALONE_S * 1e9)
+            self._look_ns = min(self._look_ns, soon_ns)
         left_s = max(self._look_ns - self._clock.elapsed_ns(), 0) / 1e9
         waking = asyncio.get_running_loop().call_later(left_s, self._wake.set)
         try:

@@ -13,7 +13,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Final, NamedTuple, TypeVar
 
 from onceward import limits
-from onceward.clock import Clock
+from onceward.clock import Clock, new_clock
 from onceward.engine.base import (
     ABSENT,
     ANY,
@@ -64,7 +64,7 @@ class Store:
 
     def __init__(self, engine: Engine, clock: Clock | None = None, ids: Ids | None = None) -> None:
         self.engine = engine
-        self.clock = clock or Clock()
+        self.clock = clock or new_clock()
         self.ids = ids or Ids(self.clock.now_ms)
         own_key = engine.own_key()
         self.server_keys = ServerKeys([] if own_key is None else [own_key], self.random_bytes)
@@ -83,6 +83,8 @@ class Store:
         self._heads = Heads()
         self._hooks: list[Callable[[Commit], None]] = []
         self._change_hooks: dict[str, list[Callable[[Put | Delete], None]]] = {}
+        self.on_stopped: Callable[[], None] = _nothing
+        """Called when a commit finds that the engine has stopped."""
         # Applied commits are numbered. Commits whose caller was cancelled are kept by number.
         self._applied = 0
         self._left: dict[int, tuple[Transaction, Commit]] = {}
@@ -295,6 +297,9 @@ class Store:
         begun_ns = self.clock.elapsed_ns()
         try:
             version = await self.engine.commit(writes, tx.now_ms, visible)
+        except EngineStopped:
+            self.on_stopped()
+            raise
         except asyncio.CancelledError:
             if applied is not None:
                 # The commit continues although its caller was cancelled.

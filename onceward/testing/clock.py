@@ -1,7 +1,8 @@
 """Virtual time: an event loop whose clock advances when all tasks wait.
 
 `run_virtual(main())` is `asyncio.run` on such a loop: an hour's sleep takes no time, and the same
-program takes the same steps in the same order every time. `VirtualClock` is Onceward's `Clock` on
+program takes the same steps in the same order every time. Applications that start on the loop use
+its time: timers, delays and leases take no time either. `VirtualClock` is Onceward's `Clock` on
 the loop's time, with a wall clock that a test can set.
 
 Part of a program can run as a `Process`. It can be paused as by SIGSTOP, or killed as by SIGKILL,
@@ -10,13 +11,16 @@ while the rest of the program continues.
 
 import asyncio
 import selectors
+import sys
 import threading
 from collections.abc import Callable, Coroutine, Mapping
 from concurrent.futures import Executor
+from concurrent.futures import thread as thread_executor
 from contextvars import Context, ContextVar, copy_context
 from typing import TYPE_CHECKING, Any, Final, TypeVar, TypeVarTuple, Unpack
 
 from onceward.clock import Clock
+from onceward.testing.waiting import describe
 
 if TYPE_CHECKING:
     from _typeshed import FileDescriptorLike
@@ -29,6 +33,7 @@ EPOCH_MS: Final = 1_700_000_000_000
 
 _PROCESS: ContextVar["Process | None"] = ContextVar("process", default=None)
 _TASKS_KEPT_MAX: Final = 1_000
+_EXECUTOR_LOOP: Final = thread_executor._worker.__code__
 
 
 class Stuck(RuntimeError):
@@ -39,8 +44,9 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     """An event loop on which time passes only when all callbacks have run.
 
     Then its clock jumps to the next timer. Files and threads still work, in real time. The clock
-    waits for jobs in executors before it jumps. While a socket is open, or a thread runs that was
-    started after the loop was created, each jump first gives them `grace_s` to report. If no timer
+    waits for jobs in executors before it jumps. While a socket is open, or a thread works that was
+    started after the loop was created, each jump first gives them `grace_s` to report. Idle threads
+    of executors do not count. If no timer
     is left, `run_until_complete` raises `Stuck`: immediately, or after `stuck_after_s` without an
     event if a job, a thread or a socket could cause one.
     """
@@ -60,6 +66,10 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     def time_ns(self) -> int:
         """The exact virtual time."""
         return self._now_ns
+
+    def make_clock(self) -> "VirtualClock":
+        """A clock on the time of this loop, which applications that start on it use."""
+        return VirtualClock(self)
 
     def process(self, name: str) -> "Process":
         """A new process. The tasks and callbacks that it starts belong to it."""
@@ -138,7 +148,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     def wait_really(self, timeout_s: float | None, *, files: bool) -> float:
         """How long to wait for real events before virtual time may pass by `timeout_s`. `files`:
         whether a file could report an event."""
-        threads = threading.active_count() > self._threads_before
+        threads = threading.active_count() > self._threads_before and _threads_work()
         if self._jobs or (timeout_s is None and (threads or files)):
             return self.stuck_after_s
         return self.grace_s if threads or files else 0
@@ -147,12 +157,21 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         """Advance virtual time after a wait without real events; raises `Stuck` if it cannot."""
         if timeout_s is None or self._jobs:
             what = "an executor's job did not end" if self._jobs else "no timer is left"
-            waiting = sorted(repr(task.get_coro()) for task in asyncio.all_tasks(self))
+            tasks = asyncio.all_tasks(self)
             raise Stuck(
-                f"{what}, and nothing else can happen; "
-                f"{len(waiting)} tasks wait: {', '.join(waiting[:8])}"
+                f"{what}, and nothing else can happen; {len(tasks)} tasks wait:{describe(tasks)}"
             )
         self._now_ns += max(1, round(timeout_s * 1e9))
+
+
+def _threads_work() -> bool:
+    """Whether any thread besides this one may be working. Idle threads of executors do not."""
+    this = threading.get_ident()
+    return any(
+        not (frame.f_code is _EXECUTOR_LOOP and frame.f_locals["work_queue"].empty())
+        for ident, frame in sys._current_frames().items()
+        if ident != this
+    )
 
 
 class _JumpingSelector(selectors.BaseSelector):
@@ -248,6 +267,11 @@ class Process:
         if len(self._tasks) >= _TASKS_KEPT_MAX:
             self._tasks = [task for task in self._tasks if not task.done()]
         self._tasks.append(task)
+
+    @property
+    def tasks(self) -> list[asyncio.Task[Any]]:
+        """The tasks of this process, as far as they are known."""
+        return list(self._tasks)
 
     def unnoticed(self) -> list[BaseException]:
         """Exceptions of tasks of this process that were not retrieved; marks them as retrieved."""

@@ -117,6 +117,11 @@ class Attempt:
             for claim in claims
         ]
 
+    @property
+    def ids(self) -> list[str]:
+        """The ids of its jobs."""
+        return [one.claim.id for one in self._held]
+
     async def run(self) -> None:
         """Run the handler until each job has ended or was released."""
         self._task = asyncio.current_task()

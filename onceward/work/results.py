@@ -82,11 +82,11 @@ class Results:
         admit_id(id_)
         key = job_key(id_)
         self._must_be_open()
-        if self._polling is None:
-            self._polling = asyncio.create_task(self._poll(), name="onceward-results")
         waiter = _Waiter(timeout_s)
         waiting = self._waiting.setdefault(key, set())
         waiting.add(waiter)
+        if self._polling is None:
+            self._polling = asyncio.create_task(self._poll(), name="onceward-results")
         try:
             [record] = await self._store.engine.get([key], self._store.clock.now_ms())
             if _may_have_ended(record):
@@ -116,9 +116,10 @@ class Results:
                     waiter.fail(self._stopped())
 
     async def _poll(self) -> None:
-        """Look for jobs that ended on other nodes, and for failures of the engine."""
+        """Look for jobs that ended on other nodes, and for failures of the engine, as long as
+        anyone waits."""
         engine, clock = self._store.engine, self._store.clock
-        while True:
+        while self._waiting:
             await clock.sleep(limits.POLL_RESULT_S if engine.shared else limits.POLL_ALONE_S)
             keys = list(self._waiting)
             for start in range(0, len(keys), limits.GET_KEYS_MAX):
@@ -131,6 +132,7 @@ class Results:
                     if _may_have_ended(record):
                         for waiter in self._waiting.get(key, ()):
                             waiter.tell(None)
+        self._polling = None
 
     async def _look(self, id_: str) -> Job:
         self._must_be_open()

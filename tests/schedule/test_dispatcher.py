@@ -124,20 +124,21 @@ async def test_what_is_behind_a_full_agenda_is_looked_for_when_all_of_that_was_r
     for piece in pieces:
         await put(member, *piece, at_ms=at_ms)
     await put(member, "behind", at_ms=at_ms + 1)
-    await cluster.clock.sleep(limits.POLL_ALONE_S)
+    member.node.dispatcher.time_moved()  # so that it scans
+    await cluster.clock.sleep(0.001)
     [slot] = member.node.dispatcher._slots.values()
     assert len(slot.due_entries) == limits.AGENDA_ENTRIES
     for piece in pieces:
         await remove(member, *piece, at_ms=at_ms)
     await cluster.clock.sleep(0.001)
     assert len(slot.due_entries) == 1
-    await cluster.clock.sleep(10)
+    await cluster.clock.sleep(12)
     assert log.acted == [("behind", at_ms + 1)]
 
 
 @virtual
 async def test_a_node_at_rest_looks_now_and_then_only() -> None:
-    for shared, most in ((True, 134), (False, 27)):
+    for shared, most in ((True, 134), (False, 1)):
         cluster = Cluster(1, shared=shared)
         member = await cluster.start()
         await cluster.clock.sleep(0.5)

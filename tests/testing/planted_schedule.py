@@ -373,7 +373,7 @@ PLANTED = {
     "the dispatcher fires early": Bug(with_dispatcher(FiresEarly), ("early",), 1),
     "the dispatcher removes first": Bug(with_dispatcher(RemovesFirst, servers=FEW), ("stuck",), 1),
     "the dispatcher drops what failed": Bug(
-        with_dispatcher(DropsFailed, servers=FEW), ("stuck",), 67
+        with_dispatcher(DropsFailed, servers=FEW), ("stuck",), 23
     ),
     "the dispatcher trusts its cursor": Bug(
         with_dispatcher(TrustsCursor, servers=FEW), ("stuck",), 2

@@ -1,5 +1,6 @@
 import asyncio
 import gc
+import re
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -7,7 +8,9 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from onceward import limits
+from onceward.app import App
 from onceward.testing.clock import EPOCH_MS, Stuck, VirtualClock, VirtualLoop, run_virtual
+from onceward.testing.waiting import describe
 
 
 def loop_now() -> VirtualLoop:
@@ -54,7 +57,9 @@ def test_a_program_that_waits_for_nothing_is_stuck_and_the_error_says_who_waits(
         loop_now().stuck_after_s = 0.01
         await patient()
 
-    with pytest.raises(Stuck, match=r"no timer is left.*main"):
+    with pytest.raises(
+        Stuck, match=r"no timer is left.*\n  task .* waits in .*patient \(test_clock"
+    ):
         run_virtual(main())
 
 
@@ -311,3 +316,70 @@ def test_a_process_forgets_tasks_that_are_done(monkeypatch):
         assert len(process._tasks) <= 10
 
     run_virtual(main())
+
+
+@pytest.mark.parametrize("kind", ["memory", "sqlite"])
+def test_a_virtual_day_of_an_idle_application_costs_little(kind, tmp_path):
+    async def main():
+        app = App("memory://" if kind == "memory" else f"sqlite:///{tmp_path}/app.db")
+        app.handler("greetings")(greet)
+        async with app:
+            jumps, begun_ms = 0, app.store.clock.now_ms()
+            loop, jump = loop_now(), loop_now().jump
+
+            def counted(timeout_s):
+                nonlocal jumps
+                jumps += 1
+                jump(timeout_s)
+
+            loop.jump = counted
+            await app.store.clock.sleep(86_400)
+            assert app.store.clock.now_ms() == begun_ms + 86_400_000
+            return jumps
+
+    async def greet(job):
+        return "hello"
+
+    # Most of them are the 64 slots, which scan for their next entries 49 times.
+    assert run_virtual(main()) < 10_000
+
+
+def test_an_application_is_on_virtual_time_with_timers_delays_and_sleep():
+    async def main():
+        app, seen = App("memory://"), []
+
+        @app.handler("mails")
+        async def send(job):
+            await job.sleep(3600)
+            seen.append(loop_now().time())
+
+        async with app:
+            receipt = await app.send("mails", None, delay_s=86_400)
+            await app.timers.set(queue="mails", delay_s=60)
+            await app.wait(receipt.id)
+        return [round(at_s) for at_s in seen]
+
+    assert run_virtual(main()) == [3660, 90_000]
+
+
+def test_a_report_names_the_job_the_handler_and_its_line():
+    async def main():
+        app = App("memory://")
+
+        @app.handler("mails", lease_s=600_000)
+        async def send_mail(job):
+            await answer_of_provider()
+
+        async def answer_of_provider():
+            await asyncio.get_running_loop().create_future()
+
+        async with app:
+            receipt = await app.send("mails", None)
+            await app.store.clock.sleep(1)
+            return receipt.id, describe(asyncio.all_tasks())
+
+    id_, report = run_virtual(main())
+    assert re.search(
+        rf"job {id_} of queue 'mails' waits in .*answer_of_provider \(test_clock.py:\d+\)", report
+    )
+    assert "onceward-" not in report

@@ -25,7 +25,7 @@ from onceward.client.rooms.replica import Replica
 from onceward.client.rooms.room import Room
 from onceward.client.rooms.steps import error_of
 from onceward.client.transport import AWAY_S_MAX, PROXY_STATUSES
-from onceward.clock import Clock
+from onceward.clock import Clock, new_clock
 from onceward.errors import BadInput, OncewardError, Unavailable, find_kind
 from onceward.ids import Ids
 from onceward.rooms.frames import (
@@ -82,7 +82,7 @@ class Live:
         """The error that closed the connection; None if the caller closed it."""
         self.user = ""
         """The user name of this client, from the server."""
-        self.clock = clock or Clock()
+        self.clock = clock or new_clock()
         self.ids = ids or Ids(self.clock.now_ms)
         self.rooms: dict[str, Room] = {}
         self._address = url.rstrip("/") + "/v1/ws"

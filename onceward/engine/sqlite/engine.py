@@ -327,6 +327,8 @@ class SQLiteEngine(Engine):
                 self._watchers.hint(writes)
             if layers.active.size_bytes > self._fold_bytes:
                 self._folder.ask(everything=True)
+            elif self._folder.idle:
+                self._folder.ask()
         elif writer.durable_seq == writer.seq:
             if visible:
                 visible(writer.seq)

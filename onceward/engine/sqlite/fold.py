@@ -60,6 +60,8 @@ class Folder:
         self._rows_since_checkpoint = _CHECKPOINT_ROWS  # a crash may have left a long log
         self.full: StorageFull | None = None
         """Set while the disk has no space to fold; the journal keeps the pending records."""
+        self.idle = False
+        """Whether all records are folded; then `ask` must be called after the next commit."""
         self._stopping = False
         self._everything = False
         self._upto_seq = table.folded_seq
@@ -87,13 +89,14 @@ class Folder:
         while self._writer.failure is None and not self._stopping:
             upto_seq = 0
             try:
-                async with asyncio.timeout(limits.FOLD_DELAY_S):
+                async with asyncio.timeout(None if self.idle else limits.FOLD_DELAY_S):
                     await self._wanted.wait()
                 if self._everything:
                     upto_seq = self._writer.seq
             except TimeoutError:
                 # Idle: fold records that did not change during the last interval.
                 upto_seq, self._marked_seq = self._marked_seq, self._writer.seq
+            self.idle = False
             self._wanted.clear()
             self._everything = False
             try:
@@ -118,6 +121,7 @@ class Folder:
                         "the journal. Stop the node; opening the database again recovers it."
                     )
                 )
+            self.idle = self._table.folded_seq >= self._writer.seq
 
     async def fold(self, upto_seq: int) -> None:
         """Move records last changed up to `upto_seq` into the table, and free their journal

@@ -28,16 +28,17 @@ call has taken effect.
 import asyncio
 import random
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from onceward.api.jobs import ENDED
 from onceward.app import App
 from onceward.errors import OncewardError, Unavailable
-from onceward.keys import USER
+from onceward.keys import USER, Key
 from onceward.schedule import state_of
 from onceward.store.transaction import Transaction
-from onceward.testing.simulation.history import Call, History, violated
+from onceward.testing.simulation.history import Call, History, Stored, violated
 from onceward.testing.simulation.network import Client, Message
 from onceward.testing.simulation.scenario import Scenario
 from onceward.testing.simulation.world import Node
@@ -211,12 +212,16 @@ class Handlers(Scenario):
         jobs = [row for row in rows if row.key[1].endswith("#job")]
         return [row.key[1] for row in jobs if row.value["stage"] not in ENDED]
 
+    def unfinished(self, final: Mapping[Key, Stored]) -> list[str]:
+        return [
+            f"job {id_} of queue {job['queue']!r} is {job['state']} after "
+            f"{job.get('attempt', 0)} attempts {job.get('reason', '')}".rstrip()
+            for id_, job in _jobs(final).items()
+            if job["state"] not in ENDED
+        ]
+
     def judge(self, history: History) -> None:
-        jobs = {
-            key[1].removesuffix("#job"): _shown(stored.value)
-            for key, stored in history.final.items()
-            if key[0].startswith("job#") and key[1].endswith("#job")
-        }
+        jobs = _jobs(history.final)
         accepted: dict[str, str] = {}
         for call in history.calls:
             if call.request[0] == "accept":
@@ -239,6 +244,13 @@ class Handlers(Scenario):
         accepted[call.id] = ids.pop()
 
 
-def _shown(record: dict[str, Any]) -> dict[str, Any]:
-    """The record of a job, with its public state."""
-    return {**record, "state": state_of(record["stage"], record.get("attempt", 0))}
+def _jobs(final: Mapping[Key, Stored]) -> dict[str, dict[str, Any]]:
+    """The records of jobs by id, with their public states."""
+    return {
+        key[1].removesuffix("#job"): {
+            **stored.value,
+            "state": state_of(stored.value["stage"], stored.value.get("attempt", 0)),
+        }
+        for key, stored in final.items()
+        if key[0].startswith("job#") and key[1].endswith("#job")
+    }

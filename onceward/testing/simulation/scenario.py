@@ -1,15 +1,16 @@
 """The base class of scenarios: the workload and its verdict."""
 
 import random
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from onceward.clock import Clock
 from onceward.engine.base import Engine
 from onceward.ids import Ids
+from onceward.keys import Key
 from onceward.store import Store
-from onceward.testing.simulation.history import History, Mode
+from onceward.testing.simulation.history import History, Mode, Stored
 from onceward.testing.simulation.network import Client, Message
 
 if TYPE_CHECKING:
@@ -82,6 +83,10 @@ class Scenario:
     def judge(self, history: History) -> None:
         """Raise a `Violation` if the history breaks a guarantee."""
         raise NotImplementedError
+
+    def unfinished(self, final: Mapping[Key, Stored]) -> list[str]:
+        """What the final records show as unfinished, for the report of a run that is stuck."""
+        return []
 
     def make_engine(self, engine: Engine) -> Engine:
         """The engine of a node, given the one with faults. Wrap it to test an engine."""

@@ -28,6 +28,7 @@ from onceward.testing.simulation.history import (
 from onceward.testing.simulation.network import Client, Message, Network
 from onceward.testing.simulation.scenario import Scenario
 from onceward.testing.simulation.weather import CLOCK_OFFSET_MS_MAX, Chaos, Weather
+from onceward.testing.waiting import describe
 
 T = TypeVar("T")
 
@@ -315,9 +316,16 @@ class World:
         )
 
     def _give_up(self) -> None:
-        waiting = [call.id for call in self.calls if not call.answers]
+        calls = [f"\n  {call.id} has no answer" for call in self.calls if not call.answers][:5]
+        jobs = [f"\n  {line}" for line in self.scenario.unfinished(self.database.final())][:5]
+        nodes = [server.node for server in self.servers if server.node is not None]
+        tasks = describe(task for node in nodes for task in node.process.tasks)
         self.fail(
-            Violation("stuck", f"{CALM_S_MAX} s after the last fault, {waiting} have no answer")
+            Violation(
+                "stuck",
+                f"{CALM_S_MAX} s after the last fault, the clients still wait:"
+                f"{''.join(calls)}{''.join(jobs)}{tasks}",
+            )
         )
 
     def _unhandled(self, _: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:

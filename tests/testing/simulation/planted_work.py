@@ -119,8 +119,8 @@ PLANTED: dict[str, Bug] = {
     "the next in line is forgotten": Bug(replace(transitions, "next_head", _nobody), 1, ("stuck",)),
     "the last comes first": Bug(last_comes_first, 5, ("order",)),
     "effects before the end": Bug(effects_before_the_end, 3, ("not once",)),
-    "an intent is ignored": Bug(intent_is_ignored, 20, ("not at most once",)),
-    "attempts are not counted": Bug(attempts_are_not_counted, 58, ("attempts",)),
+    "an intent is ignored": Bug(intent_is_ignored, 46, ("not at most once",)),
+    "attempts are not counted": Bug(attempts_are_not_counted, 61, ("attempts",)),
     "a place is given to nobody": Bug(
         replace(transitions, "leave_gate", _stays_parked), 2, ("stuck",)
     ),
