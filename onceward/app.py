@@ -28,7 +28,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, Unpack, overload
 
 from onceward import engine as engines
 from onceward import limits
@@ -258,7 +258,7 @@ class App:
         self,
         queue: str,
         *,
-        policy: str = "repeat",
+        policy: Literal["repeat", "hold"] = "repeat",
         ask: Callable[[Any], Any] | None = None,
         lease_s: float = 30.0,
         concurrency: int = 16,

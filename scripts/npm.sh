@@ -1,5 +1,5 @@
 #!/bin/sh
-# Installs npm packages from a folder with a lock file, if npm is here: esbuild, TypeScript, React and the tools of the
+# Installs npm packages from a folder with a lock file, if npm is here: esbuild, TypeScript, pyright, React and the tools of the
 # OpenAPI document into .venv-npm, unless other folders are given. Without them `make bundle` fails, and tests that use
 # them are skipped, or fail in CI.
 # usage: npm.sh [folder of package.json] [folder to install into]

@@ -111,7 +111,7 @@ LINES_MAX = 700
 OURS = ("onceward", "apps", "benchmarks")
 SOURCE_SUFFIXES = {".py", ".js", ".ts", ".css", ".html", ".sql"}
 # Tests of the repository itself, its examples and its pages.
-NO_MIRROR = {"chaos", "docs", "examples"}
+NO_MIRROR = {"chaos", "docs", "examples", "typing"}
 
 
 def read_tree(root: Path) -> Tree:

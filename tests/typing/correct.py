@@ -1,0 +1,156 @@
+"""A program that uses types in many places. `mistakes.py` has one mistake in each marked line."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TypedDict
+
+import msgspec
+
+from onceward import App, Job, JobFailed, Receipt, Transaction
+from onceward.client import ClaimedJob, Client
+
+app = App("memory://")
+
+
+@dataclass
+class Mail:
+    to: str
+    subject: str = ""
+
+
+@dataclass
+class Sent:
+    id: str
+    cents: int
+
+
+class Order(TypedDict):
+    item: str
+
+
+class Charge(msgspec.Struct):
+    cents: int
+
+
+async def charge(cents: int, *, currency: str = "EUR") -> Charge:
+    return Charge(cents)
+
+
+def price(order: Order) -> int:
+    return len(order["item"])
+
+
+async def reverse(cents: int) -> Charge:
+    return Charge(-cents)
+
+
+async def found() -> Charge:
+    return Charge(0)
+
+
+app.queue("reports", limit=5, retry_first_s=0.5, key_fields=["id"])  # mistake: type of a setting
+
+
+@app.handler("mails", lease_s=60, attempts_max=3)  # mistake: name of a setting
+async def send(job: Job[Mail]) -> Sent:
+    to: str = job.body.to  # mistake: field of a body
+    zero = await job.step("zero", reverse, 0)
+    first = await job.step("charge", charge, len(to))  # mistake: type of an argument of a step
+    second = await job.step("more", charge, 5, currency="USD")  # mistake: keyword of a step
+    third = await job.step("once", reverse, 5, at_most_once=True)  # mistake: argument of a step
+    cents: int = zero.cents  # mistake: field of a step's result
+    cents += first.cents + second.cents + third.cents
+    cents += await job.step("price", price, {"item": "lamp"})  # mistake: body of a step
+    asked = await job.step("ask", reverse, 1, at_most_once=True, ask=found)  # mistake: ask
+    await job.send("orders", {"item": "x"}, delay_s=5)  # mistake: option of job.send
+    return Sent(job.id, cents + asked.cents)  # mistake: result of a handler
+
+
+@app.handler("orders")
+async def order(job: Job[Order]) -> str:
+    receipt: Receipt = await send.enqueue(Mail(job.body["item"]), tx=job.tx)  # mistake: transaction
+    return receipt.id
+
+
+@app.handler("news", batch=10)
+async def news(jobs: list[Job[Mail]]) -> list[Sent] | None:
+    return [Sent(job.id, len(job.body.subject)) for job in jobs]
+
+
+@app.outbox("charges", policy="hold")  # mistake: policy of an outbox
+async def pay(job: Job[Charge]) -> None:
+    print(job.id, job.body.cents)
+
+
+async def check(job: Job[Order]) -> str:
+    return job.body["item"]
+
+
+async def check_body(body: Order) -> str:
+    return body["item"]
+
+
+async def check_many(jobs: list[Job[Order]]) -> list[str]:
+    return [job.id for job in jobs]
+
+
+async def check_lists(orders: list[Order]) -> list[str]:
+    return [order["item"] for order in orders]
+
+
+app.handler("checks")(check)  # mistake: a function of a body
+app.handler("lists", batch=2)(check_many)  # mistake: a function of bodies
+
+
+@app.handler("untyped")
+async def untyped(job: Job) -> None:
+    print(job.body["anything"], await job.step("late", lambda: charge(5)))
+
+
+@app.handler("direct")
+def direct(job: Job[int]) -> int:
+    return job.body
+
+
+app.every(60, "reports", tags=["daily"], priority=3)  # mistake: option of a recurring job
+app.cron("0 9 * * *", "reports", name="daily", order_key="a")  # mistake: type of an option
+
+
+async def main(names: Sequence[str]) -> None:
+    receipt = await send.enqueue(Mail("Ann"), key="k", delay_s=5)  # mistake: name of an option
+    await send.enqueue(Mail("Ann"), priority=1)  # mistake: type of an option
+    await send.enqueue(Mail("Ann"), tags=names)  # mistake: type of tags
+    await send.enqueue(Mail("Ann"))  # mistake: body of another type
+    await order.enqueue({"item": "lamp"})  # mistake: field of a body
+    await order.enqueue({"item": "lamp"}, key="a")  # mistake: no body
+    await order.enqueue({"item": "lamp"}, key="b")  # mistake: not awaited
+    await direct.enqueue(5, limit_key="x")  # mistake: body of a plain function
+    await news.enqueue(Mail("all"), attempts_max=1)  # mistake: a batch in place of a body
+    await pay.enqueue(Charge(5), order_key="5")  # mistake: body of an outbox
+    await untyped.enqueue({"anything": [1, None]})
+    await app.send("orders", {"item": "rug"}, due_ms=5)  # mistake: option of send
+    await app.send("orders", {"item": "rug"})  # mistake: no queue
+    await app.queues.configure("orders", rate=5, paused=False)  # mistake: setting of a queue
+    sent: Sent = await send.result(receipt.id, timeout_s=5)  # mistake: type of a result
+    print(sent.id)  # mistake: field of a result
+    again = await app.result(receipt.id, Sent)
+    print(again.cents + 1)  # mistake: field of a result with a type
+    many: list[Sent] = await app.result(receipt.id, list[Sent])  # mistake: list of another type
+    try:
+        print(many, await app.result(receipt.id, timeout_s=1.5))  # mistake: time limit
+    except JobFailed as error:
+        print(error.id, error.state, error.reason)  # mistake: attribute of an error
+
+
+async def save(tx: Transaction) -> str:
+    return (await send.enqueue(Mail("Ann"), tx=tx)).id  # mistake: attribute of a receipt
+
+
+async def remote(client: Client) -> None:
+    async def work(claim: ClaimedJob) -> str:
+        return claim.id
+
+    worker = client.worker("mails", work, concurrency=4, lease_s=10)  # mistake: option of a worker
+    result: Sent = await client.jobs.result("id", Sent)  # mistake: type of a result of the client
+    await client.send("mails", {"to": result.id}, key="k")  # mistake: option of the client
+    await worker.run()
