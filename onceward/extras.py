@@ -7,7 +7,7 @@ EXTRAS = {
     "httptools": "webhooks",
     "idna": "webhooks",
     "jwt": "server",
-    "opentelemetry": "telemetry",
+    "opentelemetry": "otel",
     "rich": "cli",
     "uvicorn": "server",
     "uvloop": "server",

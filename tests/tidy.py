@@ -67,6 +67,7 @@ LAYERS = (
     "conversion job_options",
     "alarms callers functions json_values quantities",
     "server_key",
+    "tracing",
     "clock file_descriptors ids keys meters reasons redaction strict_json",
     "errors lazy limits capabilities metric_table",
     "event_loop extras",

@@ -86,6 +86,10 @@ export interface ClaimedJob {
   reason: string;
   /** The id of the sender; empty: the application. */
   caller: string;
+  /** The trace context of the sender (W3C Trace Context); empty without one. */
+  traceparent?: string;
+  /** The vendor part of the trace context. */
+  tracestate?: string;
   /** Jobs of one queue with the same order key run one after the other, in order. */
   orderKey?: string | null;
   /** Jobs with the same limit key share the limit `limitPerKey` of the queue. */

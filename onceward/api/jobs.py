@@ -56,6 +56,10 @@ class ClaimedJob(JobOptionsView, frozen=True):
     """The error of the attempt before this one."""
     caller: str
     """The id of the sender; empty: the application."""
+    traceparent: str = ""
+    """The trace context of the sender (W3C Trace Context); empty without one."""
+    tracestate: str = ""
+    """The vendor part of the trace context."""
 
 
 class ClaimedJobs(msgspec.Struct):

@@ -13,6 +13,7 @@ from urllib.parse import quote, urlencode, urlsplit
 import aiohttp
 import msgspec
 
+from onceward import tracing
 from onceward.api import OPERATIONS
 from onceward.api.operation import Operation
 from onceward.clock import Clock, new_clock
@@ -213,6 +214,8 @@ class Transport:
         sent = {"Content-Type": "application/json"} if data else {}
         if key is not None:
             sent["Idempotency-Key"] = key
+        if (trace := tracing.current()) is not None:
+            sent |= trace.headers
         until_ns = self.clock.elapsed_ns() + int((self._patience_s + wait_s) * 1e9)
         known: Any = type
         decode = _decoder(known).decode

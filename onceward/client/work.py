@@ -5,7 +5,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, TypedDict
 
-from onceward import limits
+from onceward import limits, tracing
 from onceward.api.jobs import ClaimedJob
 from onceward.client.transport import AWAY_S_MAX
 from onceward.errors import BadInput, Fail, NoSuchJob, OncewardError, Retry, StaleToken, Unavailable
@@ -159,7 +159,9 @@ class Worker:
             logger.warning("job %s in attempt %d: %s", claim.id, claim.attempt, trouble)
 
     async def _handle(self, claim: ClaimedJob) -> Any:
-        return await self._handler(claim)
+        trace = tracing.read(claim.traceparent, claim.tracestate)
+        with tracing.processing(self._queue, [(claim.id, claim.attempt, trace)]):
+            return await self._handler(claim)
 
     async def _complete(self, claim: ClaimedJob, result: Any) -> None:
         try:

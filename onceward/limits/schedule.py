@@ -27,6 +27,8 @@ QUEUE_RATE_MAX = 1_000_000
 RATE_SLACK_MS = 100  # how long unused capacity of a rate can be used later
 # Leaves space in a value for the other fields of a job's record.
 BODY_BYTES_MAX = 350_000
+TRACESTATE_CHARS_MAX = 512
+STACKTRACE_CHARS_MAX = 10_000  # of an error in a span
 STEP_BYTES_MAX = 256
 REASON_CHARS_MAX = 2_000
 REASON_BYTES_MAX = 3_000  # JSON may encode one byte as six

@@ -15,6 +15,7 @@ from onceward.job_options import NO_OPTIONS, JobOptions, OptionAttributes, admit
 from onceward.json_values import encode
 from onceward.keys import Key
 from onceward.quantities import is_whole
+from onceward.tracing import Trace
 
 T = TypeVar("T")
 
@@ -139,6 +140,8 @@ class Job(msgspec.Struct, OptionAttributes, omit_defaults=True):
     """The time from which it counts as ready, even after releases; 0: when it becomes ready."""
     quarantined: bool = False
     """Whether it replaces an unreadable record; the body is the readable part of that record."""
+    trace: Trace | None = None
+    """The trace context of its sender."""
 
     @property
     def state(self) -> str:
@@ -202,6 +205,8 @@ class Claim(msgspec.Struct, OptionAttributes, frozen=True):
     """The number of attempts after which a failure is final; 0: unlimited."""
     caller: str = ""
     """The sender, where it is relevant."""
+    trace: Trace | None = None
+    """The trace context of the sender."""
 
 
 class LocalWorker(msgspec.Struct, frozen=True):

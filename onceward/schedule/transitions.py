@@ -59,6 +59,7 @@ from onceward.schedule.waiting import (
     unpark,
 )
 from onceward.store.transaction import Transaction
+from onceward.tracing import Trace
 
 # The maximum number of writes and checked reads of each transition:
 # - place a job: its entry, and the gate of its limit key;
@@ -149,6 +150,7 @@ class Schedule:
         caller: str = "",
         ready_ms: int | None = None,
         cause: Effect | None = None,
+        trace: Trace | None = None,
         settings: QueueSettings | None = None,
     ) -> tuple[str, Job]:
         """Add a job; returns its id and record. Unlike `send`, it can set the dedupe key, the
@@ -164,6 +166,7 @@ class Schedule:
         job = Job(queue, body, "", tx.now_ms, due_ms, options, attempts_max)
         job.dedupe = dedupe
         job.caller = caller
+        job.trace = trace
         job.since_ms = ready_ms or 0
         if cause is not None:
             job.cause = cause
@@ -566,7 +569,7 @@ class Schedule:
     async def _notify(self, tx: Transaction, id_: str, job: Job, queue: str) -> None:
         """Send a job to the failure queue, in the same commit."""
         body = {"id": id_, "queue": job.queue, "state": job.state, "reason": job.reason}
-        await self.add(tx, queue, {**body, "attempts": job.attempt})
+        await self.add(tx, queue, {**body, "attempts": job.attempt}, trace=job.trace)
 
     async def _withdraw(self, tx: Transaction, id_: str, job: Job) -> None:
         """Remove a job's entry from its place in the schedule, or its lease."""
@@ -653,6 +656,7 @@ class Schedule:
             job.dedupe,
             job.attempts_max,
             job.caller,
+            job.trace,
         )
 
 

@@ -84,7 +84,7 @@ class Server:
 
         Args:
             work: Run the application's handlers in this process.
-            telemetry: Create OpenTelemetry spans.
+            telemetry: Create OpenTelemetry spans of requests.
             append_id: Append the id of timers in the plain form to their URL.
             origins: Origins of other pages that may open WebSocket connections.
             frame_rate: Maximum number of frames per second from one connection.
@@ -110,7 +110,7 @@ class Server:
         self._request_rate, self._request_burst = request_rate, request_burst
         self._rates: Rates | None = None
         self._work = work
-        self._telemetry = Telemetry() if telemetry else None
+        self._telemetry = Telemetry(spans=telemetry)
         self._counting: asyncio.Task[None] | None = None
         self._watching: list[asyncio.Task[None]] = []
         self._repeats = Repeats()
@@ -214,24 +214,22 @@ class Server:
     async def answer(self, request: Request) -> Response:
         """The response to a request."""
         begun_ns = boot_ns()
-        route: Route | Mount | None = None
+        route: Route | Mount | OncewardError
         try:
             route = self._mounts.find(request) or self.routes.find(request)
-        except OncewardError as error:
-            response = self._problem(request, error)
-        else:
-            if self._telemetry is None:
-                response = await self._answer(route, request)
+        except OncewardError as unknown:
+            route = unknown
+        with self._telemetry.span(request) as span:
+            if isinstance(route, OncewardError):
+                response = self._problem(request, route)
             else:
-                with self._telemetry.span(request) as span:
-                    response = await self._answer(route, request)
-                    span.answered(response)
+                response = await self._answer(route, request)
+            span.answered(response.status, failed=response.status >= 500)
         if request.method == "HEAD":
             response.body = b""
         if self._counting is not None:  # there are no meters before the start
-            method = (
-                request.method if route is not None else "any"
-            )  # unknown routes have methods chosen by callers
+            # Unknown routes have methods chosen by callers.
+            method = "any" if isinstance(route, OncewardError) else request.method
             known = self._measured.get((request.route, method, response.status))
             counter, histogram = known or self._measure(request.route, method, response.status)
             counter.value += 1

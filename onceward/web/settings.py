@@ -85,7 +85,7 @@ MEANING = {
     "log": "Format of the log: text or json",
     "log_level": "Level of the log: debug, info, warning or error",
     "drain_s": "Time for requests and handlers to finish when the server stops",
-    "telemetry": "Create OpenTelemetry spans",
+    "telemetry": "Create OpenTelemetry spans of requests",
     "webhooks": "Make the calls of timers on this server",
     "webhook_allow": "Private networks, addresses and names that can be called, as in "
     "10.1.0.0/16,intranet:8080",

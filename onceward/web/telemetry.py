@@ -1,60 +1,40 @@
 """OpenTelemetry spans of requests, if installed and enabled."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Any
-
+from onceward import tracing
 from onceward.errors import BadInput, OncewardError
 from onceward.extras import missing
-from onceward.web.http import Request, Response
+from onceward.tracing import Span
+from onceward.web.http import Request
+from onceward.web.routes import raw_path
 
 
 class Telemetry:
-    """Creates a span for each request, as part of the caller's trace if the request has one."""
+    """Continues the traces of callers, with a span for each request if enabled."""
 
-    def __init__(self) -> None:
-        """Raises `bad_settings` if OpenTelemetry is not installed."""
-        try:
-            from opentelemetry import propagate, trace
-        except ModuleNotFoundError as error:
-            raise OncewardError(f"telemetry needs {missing(error)}", code="bad_settings") from error
-        self._propagate = propagate
-        self._trace = trace
-        self._tracer = trace.get_tracer("onceward")
+    def __init__(self, *, spans: bool) -> None:
+        """Raises `bad_settings` if spans are enabled and OpenTelemetry is not installed."""
+        self._spans = spans
+        if spans:
+            try:
+                import opentelemetry.trace  # noqa: F401
+            except ModuleNotFoundError as error:
+                message = f"telemetry needs {missing(error)}"
+                raise OncewardError(message, code="bad_settings") from error
 
-    @contextmanager
-    def span(self, request: Request) -> Iterator["Span"]:
-        """A span for the handling of a request."""
-        carrier = {
-            name: value
-            for name in ("traceparent", "tracestate")
-            if (value := _header(request, name)) is not None
-        }
-        with self._tracer.start_as_current_span(
-            f"{request.method} {request.route}",
-            context=self._propagate.extract(carrier),
-            kind=self._trace.SpanKind.SERVER,
-            attributes={"http.request.method": request.method, "http.route": request.route},
-        ) as span:
-            yield Span(span, self._trace.Status(self._trace.StatusCode.ERROR))
+    def span(self, request: Request) -> Span:
+        """A span for the handling of a request, or the trace of its caller."""
+        parent, trace = _header(request, b"traceparent"), None
+        if parent is not None:
+            trace = tracing.read(parent, _header(request, b"tracestate"))
+        if not self._spans:
+            return tracing.passing(trace)
+        path = raw_path(request.scope).decode(errors="replace").partition("?")[0]
+        scheme = request.scope.get("scheme", "http")
+        return tracing.serving(request.method, request.route, trace, path=path, scheme=scheme)
 
 
-class Span:
-    """Attributes of a request after its response."""
-
-    def __init__(self, span: Any, failed: Any) -> None:
-        self._span = span
-        self._failed = failed
-
-    def answered(self, response: Response) -> None:
-        """Record the status of the response."""
-        self._span.set_attribute("http.response.status_code", response.status)
-        if response.status >= 500:
-            self._span.set_status(self._failed)
-
-
-def _header(request: Request, name: str) -> str | None:
+def _header(request: Request, name: bytes) -> str | None:
     try:
-        return request.header(name.encode())
+        return request.header(name)
     except BadInput:
         return None  # malformed trace headers are ignored

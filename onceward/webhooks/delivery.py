@@ -13,7 +13,7 @@ from urllib.parse import quote
 import msgspec
 from msgspec.structs import replace
 
-from onceward import limits
+from onceward import limits, tracing
 from onceward.api.retries import RetryPolicy
 from onceward.errors import (
     AlreadyEnded,
@@ -161,7 +161,7 @@ class Delivery:
             if retry.attempts and job.attempt > retry.attempts:
                 raise Fail("the last attempt was interrupted")
             timeout_s = (retry.timeout_ms or 0) / 1_000 or self._outward.total_s
-            called = self._call(job.id, webhook, given, endpoint, now_ms, timeout_s)
+            called = self._call(job, webhook, given, endpoint, now_ms, timeout_s)
             verdict = answers.judge(await called)
             answered, well, reason = verdict.answered, verdict.well, verdict.line
         finally:
@@ -212,7 +212,7 @@ class Delivery:
 
     async def _call(
         self,
-        id_: str,
+        job: Job,
         webhook: Webhook,
         given: dict[str, str],
         endpoint: Endpoint,
@@ -224,17 +224,24 @@ class Delivery:
         body = _body(webhook, headers["content-type"])
         headers["onceward-timer"] = quote(webhook.timer)
         secrets = endpoint.secrets_at(now_ms)
-        headers |= signing.headers(secrets, id_, now_ms // 1_000, body)
-        try:
-            return await self._sender.post(
-                _url(webhook, endpoint),
-                headers,
-                body,
-                connect_s=min(self._outward.connect_s, timeout_s),
-                total_s=timeout_s,
-            )
-        except (Unreachable, BadInput) as error:
-            return error
+        headers |= signing.headers(secrets, job.id, now_ms // 1_000, body)
+        url = _url(webhook, endpoint)
+        with tracing.calling("POST", url, job.attempt) as span:
+            if span.trace is not None:
+                headers = {**span.trace.headers, **headers}
+            try:
+                answer = await self._sender.post(
+                    url,
+                    headers,
+                    body,
+                    connect_s=min(self._outward.connect_s, timeout_s),
+                    total_s=timeout_s,
+                )
+            except (Unreachable, BadInput) as error:
+                span.failed(error)
+                return error
+            span.answered(answer.status, failed=answer.status >= 400)
+            return answer
 
     async def _enter(self, webhook: Webhook, id_: str) -> Entered:
         """Admit a call to its host; returns the endpoint as read after the wait.

@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from onceward import limits
+from onceward import limits, tracing
 from onceward.conversion import Converter
 from onceward.errors import (
     BadInput,
@@ -173,7 +173,11 @@ class Attempt:
         """Run the handler once and commit the results; returns whether any commit succeeded."""
         jobs = [self._job(one) for one in held]
         begun_ns = self._store.clock.elapsed_ns()
-        results, error, cut_off = await self._handle(jobs)
+        claims = [(one.claim.id, one.claim.attempt, one.claim.trace) for one in held]
+        with tracing.processing(self.handler.queue, claims, batch=bool(self.handler.batch)) as span:
+            results, error, cut_off = await self._handle(jobs)
+            if isinstance(error, Exception):
+                span.failed(error)
         took_s = (self._store.clock.elapsed_ns() - begun_ns) / 1e9
         self._store.meters.histogram("handler_seconds", queue=self.handler.queue).observe(took_s)
         for one, job in zip(held, jobs, strict=True):

@@ -29,6 +29,7 @@ from onceward.schedule import (
 )
 from onceward.store.transaction import Transaction
 from onceward.store.user_records import joins
+from onceward.tracing import Trace
 
 # The maximum number of writes of `accept`: the dedupe record, the job, its entry, the head of its
 # order key and the gate of its limit key.
@@ -74,6 +75,7 @@ class Inbox:
         key: str | None = None,
         caller: str = "",
         due_ms: int = 0,
+        trace: Trace | None = None,
     ) -> Receipt:
         """Accept a message, once for each key. Without a key, the queue's setting `key_fields`
         derives it from the body. Without either, each call adds a job.
@@ -105,6 +107,7 @@ class Inbox:
             due_ms=due_ms,
             dedupe=dedupe,
             caller=caller,
+            trace=trace,
             settings=settings,
         )
         if dedupe is not None:

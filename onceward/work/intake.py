@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
+from onceward import tracing
 from onceward.conversion import plain_body
 from onceward.errors import BadInput, KeyReused, OncewardError
 from onceward.job_options import NO_OPTIONS
@@ -31,6 +32,14 @@ class Intake:
 
     async def accept(self, queue: str, body: Any, arguments: SendArguments) -> Receipt:
         """Accept a message. Raises the errors of `Inbox.accept` and `Store.run`."""
+        with tracing.sending(queue) as span:
+            if span.trace is not None:
+                arguments["trace"] = span.trace
+            receipt = await self._accept(queue, body, arguments)
+            span.sent(receipt.id)
+        return receipt
+
+    async def _accept(self, queue: str, body: Any, arguments: SendArguments) -> Receipt:
         body = plain_body(body)
         options = arguments.get("options", NO_OPTIONS)
         shared = options is not NO_OPTIONS and options.shared
@@ -45,8 +54,14 @@ class Intake:
         self, tx: Transaction, queue: str, body: Any, arguments: SendArguments
     ) -> Receipt:
         """Accept a message as part of a transaction. It is counted when that is durable."""
-        accepting = self._inbox.accept(tx, queue, plain_body(body), **arguments)
-        return await self._senders.count_within(tx, queue, arguments.get("caller", ""), accepting)
+        with tracing.sending(queue) as span:
+            if span.trace is not None:
+                arguments["trace"] = span.trace
+            accepting = self._inbox.accept(tx, queue, plain_body(body), **arguments)
+            caller = arguments.get("caller", "")
+            receipt = await self._senders.count_within(tx, queue, caller, accepting)
+            span.sent(receipt.id)
+        return receipt
 
     async def accept_many(self, queue: str, messages: Sequence[Mapping[str, Any]]) -> list[Verdict]:
         """Accept messages in as few commits as possible; returns one verdict each, in order."""
@@ -55,9 +70,14 @@ class Intake:
             raise BadInput(f"messages must be a list, not {type(messages).__name__}")
         begun_ns = self._store.clock.elapsed_ns()
         asked = [_message(self._store, message) for message in messages]
-        verdicts = await self._sharing.run_all(
-            [self._call(queue, message, begun_ns) for message in asked]
-        )
+        with tracing.sending(queue, len(asked)) as span:
+            if span.trace is not None:
+                for message in asked:
+                    if isinstance(message, dict):
+                        message["trace"] = span.trace
+            verdicts = await self._sharing.run_all(
+                [self._call(queue, message, begun_ns) for message in asked]
+            )
         for verdict in verdicts:
             if not isinstance(verdict, Receipt | OncewardError):
                 raise verdict

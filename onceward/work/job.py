@@ -20,7 +20,7 @@ from typing import (
 
 import msgspec
 
-from onceward import keys, limits
+from onceward import keys, limits, tracing
 from onceward.api.arguments import unknown_name
 from onceward.callers import caller_id
 from onceward.errors import BadInput, InDoubt, NotDone, OncewardError
@@ -36,6 +36,7 @@ from onceward.schedule import Claim, Schedule
 from onceward.store import Store
 from onceward.store.transaction import Transaction
 from onceward.store.user_records import UserTransaction
+from onceward.tracing import Trace
 from onceward.work import steps as steps_part
 from onceward.work.annotations import result_converter
 from onceward.work.inbox import Receipt
@@ -64,6 +65,7 @@ class SendArguments(TypedDict, total=False):
     key: str | None
     caller: str
     due_ms: int
+    trace: Trace
 
 
 class Asleep(BaseException):
@@ -252,15 +254,16 @@ class Job(OptionAttributes, Generic[Body]):
             known = steps.get(name)
             if known is not None and known.done:
                 return result_of(known)
-            if not at_most_once:
-                self._insist()
-                return await self._done(name, await self._call(fn, *args))
-            if known is not None:
-                try:
-                    return await self._find_out(name, known, ask)
-                except NotDone:
-                    pass
-            return await self._once(name, ask, fn, *args)
+            with tracing.step(name, self.id, self.attempt):
+                if not at_most_once:
+                    self._insist()
+                    return await self._done(name, await self._call(fn, *args))
+                if known is not None:
+                    try:
+                        return await self._find_out(name, known, ask)
+                    except NotDone:
+                        pass
+                return await self._once(name, ask, fn, *args)
 
     async def reopen(self, name: str, why: str) -> NoReturn:
         """Put a step with a wrong result in doubt, until it is settled again. An operator may have

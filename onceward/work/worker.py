@@ -8,6 +8,7 @@ writes and the end of its job are one commit.
 import asyncio
 import logging
 from collections.abc import Callable
+from contextvars import copy_context
 
 from onceward import limits
 from onceward.errors import EngineStopped
@@ -34,6 +35,8 @@ class Worker:
         self._intake = intake
         self._quarantine = quarantine
         self._hurry = asyncio.Event()
+        # Senders start the tasks of jobs: their context variables are not for handlers.
+        self._context = copy_context()
         self._capacity = Capacity(
             name,
             handler.lease_ms,
@@ -124,7 +127,9 @@ class Worker:
             node.store, node.schedule, self._intake, node.sharing, self.handler, claims
         )
         run = self._run_alone(attempt, claims[0]) if alone else attempt.run()
-        task = asyncio.create_task(run, name=f"onceward-job-{claims[0].id}")
+        task = asyncio.create_task(
+            run, name=f"onceward-job-{claims[0].id}", context=self._context.copy()
+        )
         self.running[task] = attempt
         self._quarantine.begun()
         task.add_done_callback(self._ended)

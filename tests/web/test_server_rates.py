@@ -68,7 +68,8 @@ async def test_without_the_setting_there_is_no_rate() -> None:
     async with serving() as caller:
         for _ in range(50):
             await caller.ok("GET", "/v1/activity")
-        assert b"throttled" not in (await caller("GET", "/metrics")).body
+        shown = (await caller("GET", "/metrics")).body
+        assert b"\nonceward_throttled_total 0\n" in shown
 
 
 @virtual

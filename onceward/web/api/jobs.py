@@ -19,6 +19,7 @@ from onceward.schedule import COMPLETE_WRITES, Accepted, Claim, Effect, Job, job
 from onceward.schedule.records import Lease, due_ms_of
 from onceward.schedule.transitions import AFTER_PAUSE, RetryAt
 from onceward.store import Transaction
+from onceward.tracing import Trace
 from onceward.web.calls import Call, binder
 from onceward.web.routes import Route
 from onceward.work import steps
@@ -290,6 +291,7 @@ def _works(call: Call, queue: str) -> bool:
 
 
 def _claimed(claim: Claim) -> api.ClaimedJob:
+    trace = claim.trace or Trace("")
     return api.ClaimedJob(
         claim.id,
         claim.dedupe.key if claim.dedupe else None,
@@ -300,6 +302,8 @@ def _claimed(claim: Claim) -> api.ClaimedJob:
         claim.created_ms,
         claim.reason,
         claim.caller,
+        trace.parent,
+        trace.state,
         **shown_options(claim.options, claim.attempts_max),
     )
 

@@ -13,6 +13,7 @@ from onceward.recurrence import Interval, Repeat
 from onceward.schedule import Effect, Job, Schedule, due_partition
 from onceward.schedule import job_key as key_of_job
 from onceward.store.transaction import Transaction
+from onceward.tracing import Trace
 from onceward.webhooks import suspensions
 from onceward.webhooks.suspensions import suspension_key
 from onceward.webhooks.timers.records import (
@@ -50,7 +51,13 @@ class TimerTable:
         self._schedule = schedule
 
     async def add(
-        self, tx: Transaction, id_: str, spec: Spec, *, caller: str = ""
+        self,
+        tx: Transaction,
+        id_: str,
+        spec: Spec,
+        *,
+        caller: str = "",
+        trace: Trace | None = None,
     ) -> tuple[View, bool]:
         """Create a timer. Idempotent for the same id and spec. Returns whether it already existed.
 
@@ -63,12 +70,20 @@ class TimerTable:
             if not _is_same(tx, caller, id_, known, spec):
                 raise KeyReused(f"the id {id_[:200]!r} belongs to a different timer", id=id_)
             return await self._view(tx, caller, id_, known), True
-        return self._put(tx, caller, id_, _new(stored, mark_of(spec), tx)), False
+        return self._put(tx, caller, id_, _new(stored, mark_of(spec), tx, trace)), False
 
-    async def set(self, tx: Transaction, id_: str, spec: Spec, *, caller: str = "") -> View:
+    async def set(
+        self,
+        tx: Transaction,
+        id_: str,
+        spec: Spec,
+        *,
+        caller: str = "",
+        trace: Trace | None = None,
+    ) -> View:
         """Create or replace a timer. Raises `BadInput`."""
         key = timer_key(caller, id_, self._schedule.slots)
-        timer = _new(_stored(tx, caller, id_, spec), mark_of(spec), tx)
+        timer = _new(_stored(tx, caller, id_, spec), mark_of(spec), tx, trace)
         known = await tx.get(key, Timer)
         if known is not None:
             self._leave(tx, caller, id_, known)
@@ -287,6 +302,7 @@ class TimerTable:
                 ready_ms=due_ms,
                 caller=caller,
                 cause=cause,
+                trace=timer.trace,
             )
         else:
             webhook = Webhook(id_, due_ms, timer.fired, target, caller)
@@ -298,6 +314,7 @@ class TimerTable:
                 ready_ms=due_ms,
                 caller=caller,
                 cause=cause,
+                trace=timer.trace,
             )
         return job_id
 
@@ -379,9 +396,12 @@ def _names(sort: str) -> tuple[str, str]:
     return caller, id_
 
 
-def _new(spec: Spec, mark: str, tx: Transaction) -> Timer:
+def _new(spec: Spec, mark: str, tx: Transaction, trace: Trace | None) -> Timer:
     due_ms = first_ms(spec, tx.now_ms, tx.ends_ms)
-    return Timer(spec, _begins_ms(spec.repeat, due_ms, tx.now_ms), tx.now_ms, mark)
+    timer = Timer(spec, _begins_ms(spec.repeat, due_ms, tx.now_ms), tx.now_ms, mark)
+    if spec.repeat is None:
+        timer.trace = trace
+    return timer
 
 
 def _begins_ms(repeat: Repeat | None, due_ms: int, now_ms: int) -> int:

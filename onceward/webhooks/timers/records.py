@@ -18,6 +18,7 @@ from onceward.keys import Key
 from onceward.recurrence import Cron, Interval, Repeat
 from onceward.schedule import Job, admit_job, due_partition, is_whole
 from onceward.server_key import ServerKeys
+from onceward.tracing import Trace
 from onceward.webhooks.retries import admit_policy
 
 TIMER_DUE = "timer"
@@ -95,6 +96,8 @@ class Timer(msgspec.Struct, omit_defaults=True):
     job: str = ""
     """The id of the job of the last firing."""
     fired_ms: int = 0
+    trace: Trace | None = None
+    """The trace context of its creator; each firing of a recurring timer starts a new trace."""
 
 
 class Webhook(msgspec.Struct, omit_defaults=True):

@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import Any, Literal, TypeVar, Unpack, overload
 
-from onceward import limits
+from onceward import limits, tracing
 from onceward.api.retries import RetryPolicy
 from onceward.api.timers import CatchUp
 from onceward.callers import Caller, caller_id
@@ -143,10 +143,13 @@ class Timers:
             if spec.target.headers:
                 await self._key_source.unlock()
 
+        trace = tracing.current()
+
         async def fn(tx: Transaction) -> tuple[View, bool]:
             if replace:
-                return await self.part.set(tx, known_id, spec, caller=owner), False
-            return await self.part.add(tx, known_id, spec, caller=owner)
+                view = await self.part.set(tx, known_id, spec, caller=owner, trace=trace)
+                return view, False
+            return await self.part.add(tx, known_id, spec, caller=owner, trace=trace)
 
         return await self._run(fn, tx)
 
