@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from onceward.app import App
     from onceward.clock import Clock
     from onceward.ids import Ids
+    from onceward.store.user_records import SyncTransaction
     from onceward.store.user_records import UserTransaction as Transaction
     from onceward.tables.games.match import Match
     from onceward.tables.games.rules import DRAW, Rules, drawn, shuffled, won
@@ -62,6 +63,7 @@ if TYPE_CHECKING:
     from onceward.work.handlers import HandlerFunction
     from onceward.work.inbox import Receipt
     from onceward.work.job import Job
+    from onceward.work.sync_job import SyncJob
 
 __version__ = "0.1.0a1"
 __all__ = [
@@ -109,6 +111,8 @@ __all__ = [
     "SecretUnreadable",
     "StaleToken",
     "StorageFull",
+    "SyncJob",
+    "SyncTransaction",
     "TooLarge",
     "TooManyWaiters",
     "Transaction",
@@ -140,6 +144,8 @@ __getattr__ = lazy(
         "Rules": "onceward.tables.games.rules",
         "Schemas": "onceward.api.rooms",
         "shuffled": "onceward.tables.games.rules",
+        "SyncJob": "onceward.work.sync_job",
+        "SyncTransaction": "onceward.store.user_records",
         "Transaction": "onceward.store.user_records:UserTransaction",
         "won": "onceward.tables.games.rules",
     },

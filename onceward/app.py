@@ -143,6 +143,7 @@ class App:
         slots: int = limits.SLOTS_DEFAULT,
         node_lease_s: float = limits.NODE_LEASE_MS / 1000,
         drain_s: float = limits.DRAIN_S,
+        threads: int = limits.THREADS_DEFAULT,
         outward: Outward | None = None,
         server_key: str | Sequence[str] | None = None,
         store: Callable[[Engine], Store] = Store,
@@ -153,13 +154,14 @@ class App:
             url: The database: `sqlite:///app.db`, `memory://`, `postgresql://…`, or an engine.
             slots: Number of slots of a new database.
             drain_s: How long running handlers may take when the application stops.
+            threads: How many plain `def` handlers run at once, in threads of this process.
             outward: How timers call URLs. Without it, calls wait for a process that has it.
             server_key: Encrypts secrets of endpoints and headers of timers, and signs sessions. Of
                 several keys the first encrypts. Default: ONCEWARD_SERVER_KEY,
                 ONCEWARD_SERVER_KEY_FILE, or a new key in `~/.local/state/onceward/keys`.
             store: For tests: creates the store.
         """
-        admit_app(url, name, slots, outward, store)
+        admit_app(url, name, slots, outward, store, threads)
         self.url = url if isinstance(url, str) else ""
         """The URL as given; empty for an engine."""
         self.name = name
@@ -177,7 +179,7 @@ class App:
         parse_keys(self.server_key)
         self._make_store = store
         self.engine = engines.create(url) if isinstance(url, str) else url
-        self._workers = Workers(milliseconds(drain_s, "the time to drain") / 1000)
+        self._workers = Workers(milliseconds(drain_s, "the time to drain") / 1000, threads)
         self._starting = False
         self._stack: AsyncExitStack | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -225,8 +227,10 @@ class App:
         batch: int = 0,
         **settings: Unpack[QueueKeywords],
     ) -> Declare:
-        """Run a function on the jobs of a queue: `async def fn(job)`. It returns the result of the
-        job, or raises an error, which fails the attempt. Raises `BadInput`.
+        """Run a function on the jobs of a queue: `async def fn(job: Job)`. It returns the result of
+        the job, or raises an error, which fails the attempt. Raises `BadInput`.
+
+        A plain `def fn(job: SyncJob)` runs in a thread, and may block.
 
         With `async def fn(job: Job[Mail]) -> Sent`, bodies and results are validated and converted:
         dataclasses, TypedDict, msgspec structs, Pydantic models, and types that contain them. An

@@ -2,6 +2,7 @@
 
 import inspect
 from collections.abc import Awaitable
+from functools import partial
 from typing import Any, TypeVar
 
 from onceward.errors import BadInput
@@ -33,3 +34,35 @@ def not_async(fn: Any, what: str) -> str:
     if inspect.isasyncgenfunction(fn):
         return f"{what} must be an async function, but {name} is a generator; remove its `yield`"
     return f"{what} must be an async function, but {name} is a plain one; use `async def`"
+
+
+def admit_function(fn: Any, what: str) -> None:
+    """Raise `BadInput` if `fn` is no function, or a generator. It may be plain or async."""
+    if not callable(fn) or inspect.isclass(fn):
+        raise BadInput(f"{what} must be a function, `async def` or `def`, not {fn!r:.100}")
+    inner = fn.func if isinstance(fn, partial) else fn
+    for function in (inner, getattr(inner, "__call__", None)):  # noqa: B004
+        if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+            raise BadInput(f"{what} must return its result, but {name_of(fn)} is a generator")
+
+
+def is_async(fn: Any) -> bool:
+    """Whether a callable is a coroutine function: also as a partial, as an object with `async def
+    __call__`, and behind decorators that use `functools.wraps`."""
+    while isinstance(fn, partial):
+        fn = fn.func
+    if inspect.iscoroutinefunction(fn) or inspect.isclass(fn):
+        return inspect.iscoroutinefunction(fn)
+    fn = inspect.unwrap(fn)
+    return inspect.iscoroutinefunction(fn) or inspect.iscoroutinefunction(
+        getattr(fn, "__call__", None)  # noqa: B004
+    )
+
+
+def name_of(fn: Any) -> str:
+    """The name of a function in messages, with its module."""
+    while isinstance(fn, partial):
+        fn = fn.func
+    if not hasattr(fn, "__qualname__"):
+        fn = type(fn)
+    return f"{fn.__module__}.{fn.__qualname__}"

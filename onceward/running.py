@@ -21,6 +21,7 @@ from onceward.sql.server import Drainer, Outbox
 from onceward.tables import Referee
 from onceward.tables.games.part import Game
 from onceward.tables.runtime import TableRuntime
+from onceward.threads import Threads
 from onceward.webhooks.delivery import Delivery
 from onceward.webhooks.timers import WEBHOOKS, Spec, TimerTable
 from onceward.webhooks.timers.server import Timers
@@ -54,15 +55,18 @@ class Declarations:
 class Workers:
     """The workers of a process, one for each handler."""
 
-    def __init__(self, drain_s: float) -> None:
+    def __init__(self, drain_s: float, threads: int) -> None:
         self.drain_s = drain_s
+        self._threads_max = threads
+        self._threads: Threads | None = None
         self.all: list[Worker] = []
 
     def start(self, app: "App", handlers: list[Handler]) -> None:
         quarantine = Quarantine()
+        self._threads = threads = Threads(self._threads_max, "onceward-handler")
         for handler in handlers:
             name = f"{app.name}/{handler.queue}"
-            worker = Worker(app.node, app.intake, handler, name, quarantine)
+            worker = Worker(app.node, app.intake, handler, name, quarantine, threads)
             self.all.append(worker)
             worker.start()
 
@@ -72,6 +76,8 @@ class Workers:
             await asyncio.gather(*[worker.stop(self.drain_s) for worker in self.all])
         finally:
             self.all = []
+            if self._threads is not None:
+                self._threads.close()
 
     def hurry(self) -> None:
         """Interrupt the running handlers. Idempotent."""

@@ -99,6 +99,58 @@ def test_a_second_signal_does_not_wait_for_handlers(tmp_path: Path) -> None:
     assert asyncio.run(look(tmp_path / "app.db")) == [("q", "ready", 0)]
 
 
+PLAIN = """
+import asyncio, os, sys, threading
+import onceward
+
+app = onceward.App("sqlite:///app.db")
+
+@app.handler("q", lease_s=1)
+def work(job):
+    print("attempt", job.attempt, flush=True)
+    job.step("first", print, "first")
+    if job.attempt == 1:
+        print("blocked", flush=True)
+        threading.Event().wait()
+    job.tx.put(("effect", job.id), job.attempt)
+    return job.attempt
+
+async def main():
+    async with app:
+        print((await app.wait((await app.send("q", None, key="one")).id)).result, flush=True)
+
+asyncio.run(main())
+"""
+
+
+def test_a_plain_function_that_is_killed_is_run_again(tmp_path: Path) -> None:
+    (tmp_path / "worker.py").write_text(PLAIN)
+
+    def start() -> "subprocess.Popen[str]":
+        return subprocess.Popen(
+            [sys.executable, "-u", "worker.py"],
+            cwd=tmp_path,
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    with start() as process:
+        assert process.stdout is not None
+        try:
+            shown = [process.stdout.readline() for _ in range(3)]
+        finally:
+            process.kill()
+    assert shown == ["attempt 1\n", "first\n", "blocked\n"]
+    with start() as process:
+        try:
+            said, _ = process.communicate(timeout=60)
+        finally:
+            process.kill()
+    assert said == "attempt 2\n2\n", "the recorded step was not run again"
+    assert asyncio.run(look(tmp_path / "app.db")) == [("q", "succeeded", 2)]
+
+
 def docstring() -> str:
     return (onceward.app.__doc__ or "").split("\n\n", 1)[1]
 

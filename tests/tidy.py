@@ -38,7 +38,7 @@ LAYERS = (
     f"= node observe maintenance {_IN_ALL}"
     " work.attempt work.declarations work.depths work.effects work.fairness work.handlers"
     " work.intake work.job work.lease work.outcome work.quarantine work.queues work.results"
-    " work.unreadable work.worker"
+    " work.sync_job work.unreadable work.worker"
     " schedule.claim_queue schedule.claiming schedule.claims"
     " schedule.dispatcher schedule.due_entries schedule.local_workers schedule.placement"
     " schedule.ready_entries schedule.settings_cache schedule.slot schedule.takeover"
@@ -68,7 +68,7 @@ LAYERS = (
     "alarms callers functions json_values quantities",
     "server_key",
     "tracing",
-    "clock file_descriptors ids keys meters reasons redaction strict_json",
+    "clock file_descriptors ids keys meters reasons redaction strict_json threads",
     "errors lazy limits capabilities metric_table",
     "event_loop extras",
 )

@@ -111,6 +111,9 @@ EFFECTS_BYTES_MAX = 1_500
 CLAIM_PAUSE_S = 0.05
 RENEWALS_PER_LEASE = 10
 DRAIN_S = 30.0
+# How many plain functions of handlers an application runs at once, each in a thread.
+THREADS_DEFAULT = 32
+THREADS_MAX = 1_000
 # How long a cancelled handler may take to end.
 HANDLER_END_S = 5.0
 # How long a job that may crash its process runs without other jobs beside it.

@@ -8,13 +8,14 @@ returned keys, so applications cannot address internal records. Internal code us
 
 from collections.abc import Awaitable, Callable, Sequence
 from functools import wraps
-from typing import Any, Concatenate, ParamSpec, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, overload
 
 from onceward import limits
 from onceward.errors import BadInput
 from onceward.functions import admit_awaitable
 from onceward.keys import USER, Key, shown_key, user_key
 from onceward.store.transaction import Mark, Row, Transaction, admit_key
+from onceward.threads import Run
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -25,19 +26,15 @@ PARTITION_BYTES_MAX = limits.PARTITION_BYTES_MAX - len(USER)
 _PARTITION_CHARS_SAFE = PARTITION_BYTES_MAX // 4
 
 
-class UserTransaction:
-    """A transaction on the records of the application.
+class UserWrites:
+    """The part of a transaction on the records of the application that needs no read: writes."""
 
-    Reads are repeatable and see the transaction's own writes. Values are JSON, encoded by `msgspec`
-    from plain data or a given type. The commit checks records that were read by `get`. It checks
-    records that were returned by `scan` only with `check=True`, or if the key is also read by `get`
-    or written. Partitions can have any name of up to `PARTITION_BYTES_MAX` bytes.
-    """
+    __slots__ = ()
 
-    __slots__ = ("_tx",)
+    if TYPE_CHECKING:
 
-    def __init__(self, tx: Transaction) -> None:
-        self._tx = tx
+        @property
+        def _tx(self) -> Transaction: ...
 
     @property
     def now_ms(self) -> int:
@@ -53,6 +50,58 @@ class UserTransaction:
     def size(self) -> int:
         """The number of writes and checked reads of the commit."""
         return self._tx.size
+
+    def put(self, key: Key, value: Any, *, expires_at_ms: int | None = None) -> None:
+        """Write a value. If the key was read in this transaction, the commit checks that it is
+        unchanged.
+
+        If the key was not read, the write is blind and replaces any value.
+        """
+        self._tx.put(_stored(key), value, expires_at_ms=expires_at_ms)
+
+    def add(self, key: Key, value: Any, *, expires_at_ms: int | None = None) -> None:
+        """Create a record. An existing record is a conflict, and the function runs again.
+
+        Raises `BadInput` if this transaction has read or written a value of the key. Cheaper than a
+        blind `put` on engines that then need no lookup.
+        """
+        self._tx.add(_stored(key), value, expires_at_ms=expires_at_ms)
+
+    def delete(self, key: Key) -> None:
+        """Delete a record. If it was read in this transaction, the commit checks that it is
+        unchanged.
+        """
+        self._tx.delete(_stored(key))
+
+    def mark(self) -> Mark:
+        """A savepoint for `undo`."""
+        return self._tx.mark()
+
+    def undo(self, mark: Mark) -> None:
+        """Discard all writes since a savepoint. Reads stay checked at the commit."""
+        self._tx.undo(mark)
+
+    def on_durable(self, hook: Callable[[], None]) -> None:
+        """Call `hook` when the commit is durable; without writes, when the reads are checked.
+
+        It is not called if the transaction fails.
+        """
+        self._tx.on_durable(hook)
+
+
+class UserTransaction(UserWrites):
+    """A transaction on the records of the application.
+
+    Reads are repeatable and see the transaction's own writes. Values are JSON, encoded by `msgspec`
+    from plain data or a given type. The commit checks records that were read by `get`. It checks
+    records that were returned by `scan` only with `check=True`, or if the key is also read by `get`
+    or written. Partitions can have any name of up to `PARTITION_BYTES_MAX` bytes.
+    """
+
+    __slots__ = ("_tx",)
+
+    def __init__(self, tx: Transaction) -> None:
+        self._tx: Transaction = tx
 
     @overload
     async def get(self, key: Key, *, cached: bool = False) -> Any: ...
@@ -116,45 +165,73 @@ class UserTransaction:
         rows = await self._tx.scan(stored, type, start=start, **options)
         return [Row(shown_key(row.key), row.value) for row in rows]
 
-    def put(self, key: Key, value: Any, *, expires_at_ms: int | None = None) -> None:
-        """Write a value. If the key was read in this transaction, the commit checks that it is
-        unchanged.
 
-        If the key was not read, the write is blind and replaces any value.
-        """
-        self._tx.put(_stored(key), value, expires_at_ms=expires_at_ms)
+class SyncTransaction(UserWrites):
+    """The transaction of a plain function: a `UserTransaction` whose reads wait for the event
+    loop. Use it in the thread of that function only."""
 
-    def add(self, key: Key, value: Any, *, expires_at_ms: int | None = None) -> None:
-        """Create a record. An existing record is a conflict, and the function runs again.
+    __slots__ = ("_run", "_user_tx")
 
-        Raises `BadInput` if this transaction has read or written a value of the key. Cheaper than a
-        blind `put` on engines that then need no lookup.
-        """
-        self._tx.add(_stored(key), value, expires_at_ms=expires_at_ms)
+    def __init__(self, tx: UserTransaction, run: Run) -> None:
+        self._user_tx = tx
+        self._run = run
 
-    def delete(self, key: Key) -> None:
-        """Delete a record. If it was read in this transaction, the commit checks that it is
-        unchanged.
-        """
-        self._tx.delete(_stored(key))
+    @property
+    def _tx(self) -> Transaction:
+        self._run.must_be_here("tx")
+        return self._user_tx._tx
 
-    def mark(self) -> Mark:
-        """A savepoint for `undo`."""
-        return self._tx.mark()
+    @overload
+    def get(self, key: Key, *, cached: bool = False) -> Any: ...
+    @overload
+    def get(self, key: Key, type: type[T], *, cached: bool = False) -> T | None: ...
+    def get(self, key: Key, type: Any = Any, *, cached: bool = False) -> Any:
+        """See `UserTransaction.get`."""
+        return self._run.call(self._user_tx.get, key, type, cached=cached)
 
-    def undo(self, mark: Mark) -> None:
-        """Discard all writes since a savepoint. Reads stay checked at the commit."""
-        self._tx.undo(mark)
+    @overload
+    def get_many(self, keys: Sequence[Key]) -> list[Any]: ...
+    @overload
+    def get_many(self, keys: Sequence[Key], type: type[T]) -> list[T | None]: ...
+    def get_many(self, keys: Sequence[Key], type: Any = Any) -> list[Any]:
+        """See `UserTransaction.get_many`."""
+        found: list[Any] = self._run.call(self._user_tx.get_many, keys, type)
+        return found
 
-    def on_durable(self, hook: Callable[[], None]) -> None:
-        """Call `hook` when the commit is durable; without writes, when the reads are checked.
+    def fetch(self, keys: Sequence[Key]) -> None:
+        """See `UserTransaction.fetch`."""
+        self._run.call(self._user_tx.fetch, keys)
 
-        It is not called if the transaction fails.
-        """
-        self._tx.on_durable(hook)
+    @overload
+    def scan(
+        self,
+        partition: str,
+        *,
+        start: str = "",
+        end: str | None = None,
+        limit: int = limits.SCAN_RECORDS_DEFAULT,
+        reverse: bool = False,
+        check: bool = False,
+    ) -> list[Row[Any]]: ...
+    @overload
+    def scan(
+        self,
+        partition: str,
+        type: type[T],
+        *,
+        start: str = "",
+        end: str | None = None,
+        limit: int = limits.SCAN_RECORDS_DEFAULT,
+        reverse: bool = False,
+        check: bool = False,
+    ) -> list[Row[T]]: ...
+    def scan(self, partition: str, type: Any = Any, **options: Any) -> list[Row[Any]]:
+        """See `UserTransaction.scan`."""
+        found: list[Row[Any]] = self._run.call(self._user_tx.scan, partition, type, **options)
+        return found
 
 
-AnyTransaction = Transaction | UserTransaction
+AnyTransaction = Transaction | UserTransaction | SyncTransaction
 
 
 def admit_tx(tx: Any) -> Transaction:
@@ -163,6 +240,8 @@ def admit_tx(tx: Any) -> Transaction:
         return tx._tx
     if isinstance(tx, Transaction):
         return tx
+    if type(tx) is SyncTransaction:
+        return tx._user_tx._tx
     raise BadInput(
         f"`tx` must be the transaction that a function receives, not {type(tx).__name__}"
     )

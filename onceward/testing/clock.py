@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, TypeVarTuple, Unpack
 
 from onceward.clock import Clock
 from onceward.testing.waiting import describe
+from onceward.threads import PoolThread, pool_threads
 
 if TYPE_CHECKING:
     from _typeshed import FileDescriptorLike
@@ -34,6 +35,7 @@ EPOCH_MS: Final = 1_700_000_000_000
 _PROCESS: ContextVar["Process | None"] = ContextVar("process", default=None)
 _TASKS_KEPT_MAX: Final = 1_000
 _EXECUTOR_LOOP: Final = thread_executor._worker.__code__
+_THREAD_S_MAX: Final = 60.0
 
 
 class Stuck(RuntimeError):
@@ -46,18 +48,27 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     Then its clock jumps to the next timer. Files and threads still work, in real time. The clock
     waits for jobs in executors before it jumps. While a socket is open, or a thread works that was
     started after the loop was created, each jump first gives them `grace_s` to report. Idle threads
-    of executors do not count. If no timer
-    is left, `run_until_complete` raises `Stuck`: immediately, or after `stuck_after_s` without an
-    event if a job, a thread or a socket could cause one.
+    of executors do not count. If no timer is left, `run_until_complete` raises `Stuck`: immediately,
+    or after `stuck_after_s` without an event if a job, a thread or a socket could cause one.
+
+    With `waits_for_threads`, the loop stands still while a plain handler computes, so that runs are
+    deterministic. Such a handler may wait for the loop only by the methods of its job.
     """
 
-    def __init__(self, *, grace_s: float = 0.002, stuck_after_s: float = 20.0) -> None:
+    def __init__(
+        self,
+        *,
+        grace_s: float = 0.002,
+        stuck_after_s: float = 20.0,
+        waits_for_threads: bool = False,
+    ) -> None:
         self.grace_s = grace_s
         self.stuck_after_s = stuck_after_s
+        self.waits_for_threads = waits_for_threads
         self.processes: list[Process] = []
         self._now_ns = 0
         self._jobs = 0
-        self._threads_before = threading.active_count()
+        self._threads_before = _other_threads()
         super().__init__(_JumpingSelector(self))
 
     def time(self) -> float:
@@ -124,6 +135,10 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         func: Callable[[Unpack[Ts]], T],
         *args: *Ts,
     ) -> asyncio.Future[T]:
+        if self.waits_for_threads and isinstance(executor, PoolThread):
+            future = self.create_future()
+            future.set_result(executor.submit(func, *args).result(_THREAD_S_MAX))
+            return future
         future = super().run_in_executor(executor, func, *args)
         self._jobs += 1
         # In a new context: the count must also decrease if the process dies before the job ends.
@@ -148,7 +163,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     def wait_really(self, timeout_s: float | None, *, files: bool) -> float:
         """How long to wait for real events before virtual time may pass by `timeout_s`. `files`:
         whether a file could report an event."""
-        threads = threading.active_count() > self._threads_before and _threads_work()
+        threads = _other_threads() > self._threads_before and _threads_work()
         if self._jobs or (timeout_s is None and (threads or files)):
             return self.stuck_after_s
         return self.grace_s if threads or files else 0
@@ -164,13 +179,18 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         self._now_ns += max(1, round(timeout_s * 1e9))
 
 
+def _other_threads() -> int:
+    """The number of threads that may cause events although no executor's job runs."""
+    return threading.active_count() - len(pool_threads())
+
+
 def _threads_work() -> bool:
     """Whether any thread besides this one may be working. Idle threads of executors do not."""
-    this = threading.get_ident()
+    known = {threading.get_ident(), *(thread.ident for thread in pool_threads())}
     return any(
         not (frame.f_code is _EXECUTOR_LOOP and frame.f_locals["work_queue"].empty())
         for ident, frame in sys._current_frames().items()
-        if ident != this
+        if ident not in known
     )
 
 

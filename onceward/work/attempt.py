@@ -3,6 +3,9 @@
 Within the same attempt, the handler runs again for jobs whose transaction had a conflict, and for
 jobs of a batch that failed because of another job. A lost lease or the stop of the worker
 interrupts the attempt only while the handler runs. The commit of its result is not interrupted.
+
+A plain function runs in a thread, which cannot be interrupted: the attempt waits for its end, and
+rejects its result if the lease was lost.
 """
 
 import asyncio
@@ -29,6 +32,7 @@ from onceward.errors import (
     Retry,
     StaleToken,
 )
+from onceward.functions import name_of
 from onceward.keys import shown_key
 from onceward.reasons import leaves, reason_of
 from onceward.schedule import (
@@ -42,6 +46,7 @@ from onceward.schedule import (
 from onceward.store import Store
 from onceward.store.sharing import SharedCommits
 from onceward.store.transaction import Transaction
+from onceward.threads import Interrupted, Run, Threads
 from onceward.work import steps as steps_part
 from onceward.work.effects import effects_of
 from onceward.work.intake import Intake
@@ -49,6 +54,7 @@ from onceward.work.job import Asleep, Job, later_ms
 from onceward.work.lease import Lease
 from onceward.work.outcome import failures_of, principal, results_of
 from onceward.work.steps import Step, Steps
+from onceward.work.sync_job import SyncJob
 
 logger = logging.getLogger("onceward")
 
@@ -61,7 +67,7 @@ class Handler:
     """The function that runs the jobs of a queue, with its options."""
 
     queue: str
-    fn: Callable[..., Awaitable[Any]]
+    fn: Callable[..., Any]
     lease_ms: int
     concurrency: int
     """The maximum number of jobs that a worker runs at once."""
@@ -72,6 +78,8 @@ class Handler:
     """Converts bodies; None: plain JSON."""
     result: Converter | None = None
     """Converts results; None: plain JSON."""
+    plain: bool = False
+    """Whether `fn` is a plain function, which runs in a thread."""
 
 
 @dataclass(eq=False, slots=True)
@@ -97,6 +105,7 @@ class Attempt:
         sharing: SharedCommits,
         handler: Handler,
         claims: list[Claim],
+        threads: Threads,
     ) -> None:
         self.handler = handler
         self._store = store
@@ -104,6 +113,9 @@ class Attempt:
         self._intake = intake
         self._sharing = sharing
         self._task: asyncio.Task[None] | None = None
+        self._threads = threads
+        self._run: Run | None = None
+        """The run of a plain function."""
         self._handling = False
         self._interrupts = 0
         self._conflict: Conflict | None = None
@@ -158,9 +170,13 @@ class Attempt:
                 one.lease.close()
 
     def _interrupt(self) -> None:
-        if self._handling:
+        if not self._handling:
+            return
+        self._interrupts += 1
+        if self._run is not None:
+            self._run.interrupt()
+        else:
             assert self._task is not None
-            self._interrupts += 1
             self._task.cancel()
 
     def _goes_on(self, one: Held) -> bool:
@@ -171,11 +187,12 @@ class Attempt:
 
     async def _round(self, held: list[Held], conflicts: int) -> bool:
         """Run the handler once and commit the results; returns whether any commit succeeded."""
+        self._run = Run(self._threads) if self.handler.plain else None
         jobs = [self._job(one) for one in held]
         begun_ns = self._store.clock.elapsed_ns()
         claims = [(one.claim.id, one.claim.attempt, one.claim.trace) for one in held]
         with tracing.processing(self.handler.queue, claims, batch=bool(self.handler.batch)) as span:
-            results, error, cut_off = await self._handle(jobs)
+            results, error, cut_off = await self._handle(held, jobs)
             if isinstance(error, Exception):
                 span.failed(error)
         took_s = (self._store.clock.elapsed_ns() - begun_ns) / 1e9
@@ -231,9 +248,12 @@ class Attempt:
             body=self._body(one),
             steps=one.steps,
             insist=one.lease.insist,
+            run=self._run,
         )
 
-    async def _handle(self, jobs: list[Job]) -> tuple[Any, BaseException | None, bool]:
+    async def _handle(
+        self, held: list[Held], jobs: list[Job]
+    ) -> tuple[Any, BaseException | None, bool]:
         """Run the handler; returns its result, its error, and whether it was interrupted."""
         task = self._task
         assert task is not None
@@ -242,9 +262,7 @@ class Attempt:
         cut_off = False
         self._handling = True
         try:
-            results = self.handler.fn(jobs if self.handler.batch else jobs[0])
-            if type(results) is CoroutineType or inspect.isawaitable(results):
-                results = await results
+            results = await self._call(held, jobs)
         except asyncio.CancelledError as cancelled:
             if self._interrupts:
                 cut_off = True
@@ -253,6 +271,8 @@ class Attempt:
             else:
                 error = RuntimeError("the handler awaited a task or future that was cancelled")
                 error.__cause__ = cancelled
+        except Interrupted:
+            cut_off = True
         except (Exception, Asleep) as raised:
             error = raised
         except BaseExceptionGroup as group:
@@ -261,11 +281,36 @@ class Attempt:
             error = group
         finally:
             self._handling = False
-        for _ in range(self._interrupts):
-            task.uncancel()
+        if self._interrupts:
             cut_off = cut_off or error is not None  # regardless of how the handler reacted
+        if self._run is not None:
+            cut_off = cut_off or any(one.lease.over for one in held)
+        else:
+            for _ in range(self._interrupts):
+                task.uncancel()
         self._interrupts = 0
         return results, error, cut_off
+
+    async def _call(self, held: list[Held], jobs: list[Job]) -> Any:
+        fn, run = self.handler.fn, self._run
+        if run is None:
+            results = fn(jobs if self.handler.batch else jobs[0])
+            if type(results) is CoroutineType or inspect.isawaitable(results):
+                return await results
+            return results
+        plain = [SyncJob(job, one.claim, run) for one, job in zip(held, jobs, strict=True)]
+        try:
+            results = await run.main(fn, plain if self.handler.batch else plain[0])
+        except SystemExit as exit_:
+            raise RuntimeError(f"the handler called sys.exit({exit_.code!r})") from exit_
+        if inspect.isawaitable(results):
+            if inspect.iscoroutine(results):
+                results.close()
+            raise Fail(
+                f"the plain function {name_of(fn)} returned {type(results).__name__}: declare the "
+                "handler with `async def`, or use `functools.wraps` in its decorator"
+            )
+        return results
 
     async def _end(self, one: Held, job: Job, error: BaseException | None, result: Any) -> bool:
         """Commit the handler's result for a job; False if the handler must run again."""

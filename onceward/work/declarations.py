@@ -3,13 +3,13 @@
 import inspect
 import re
 from collections.abc import Awaitable, Callable
-from functools import wraps
+from functools import partial, wraps
 from typing import Any
 
 from onceward import limits, recurrence
 from onceward.engine.base import Engine
 from onceward.errors import BadInput
-from onceward.functions import admit_async
+from onceward.functions import admit_async, admit_function, is_async
 from onceward.recurrence import Repeat
 from onceward.schedule import (
     admit_job,
@@ -27,9 +27,11 @@ from onceward.webhooks.delivery import Outward
 from onceward.webhooks.timers import Send, Spec, timer_key
 from onceward.work.attempt import Handler
 from onceward.work.handlers import handler_types
+from onceward.work.job import Job
+from onceward.work.sync_job import SyncJob
 
 
-def admit_app(url: Any, name: Any, slots: Any, outward: Any, store: Any) -> None:
+def admit_app(url: Any, name: Any, slots: Any, outward: Any, store: Any, threads: Any) -> None:
     """Raise `BadInput` for invalid arguments of an application."""
     if not isinstance(url, str | Engine):
         raise BadInput(
@@ -44,6 +46,10 @@ def admit_app(url: Any, name: Any, slots: Any, outward: Any, store: Any) -> None
         )
     if not isinstance(outward, Outward | None):
         raise BadInput(f"`outward` must be an `Outward`, not {type(outward).__name__}")
+    if not is_whole(threads) or not 0 < threads <= limits.THREADS_MAX:
+        raise BadInput(
+            f"the number of threads must be 1 to {limits.THREADS_MAX}, not {str(threads)[:100]}"
+        )
     if not callable(store):
         raise BadInput("`store` must be a function that returns a store for an engine")
 
@@ -60,41 +66,42 @@ def handler_of(
         raise BadInput("concurrency must be 1 or more, and batch must not exceed it")
 
     def make(fn: Callable[..., Any]) -> Handler:
-        if not callable(fn):
-            raise BadInput(f"a handler must be an async function, not {fn!r}")
+        admit_function(fn, "a handler")
         body, result = handler_types(fn, queue, batch=bool(batch))
-        return Handler(queue, fn, lease_ms, concurrency, batch, body, result)
+        plain = not is_async(fn)
+        return Handler(queue, fn, lease_ms, concurrency, batch, body, result, plain)
 
     return make
 
 
 def outbox_of(
     policy: str, ask: Callable[[Any], Any] | None
-) -> Callable[[Callable[..., Any]], Callable[..., Awaitable[Any]]]:
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """A decorator that turns a function for one external call into the handler of an outbox. It and
     its result raise `BadInput`."""
     if policy not in ("repeat", "hold"):
         raise BadInput(f"the policy of an outbox must be 'repeat' or 'hold', not {policy!r}")
-    if ask is not None and not callable(ask):
-        raise BadInput(f"the `ask` of an outbox must be a function, not {type(ask).__name__}")
+    if ask is not None:
+        admit_function(ask, "the `ask` of an outbox")
     if ask is not None and policy != "hold":
         raise BadInput("`ask` needs an outbox with the policy 'hold'")
 
-    def make(fn: Callable[..., Any]) -> Callable[..., Awaitable[Any]]:
-        if not callable(fn):
-            raise BadInput(f"an outbox must be an async function, not {fn!r}")
+    def make(fn: Callable[..., Any]) -> Callable[..., Any]:
+        admit_function(fn, "an outbox")
+        once = policy == "hold"
+
+        def asking(job: Any) -> Callable[[], Any] | None:
+            return None if ask is None else partial(ask, job)
 
         @wraps(fn)
-        async def call(job: Any) -> Any:
-            return await job.step(
-                "call",
-                fn,
-                job,
-                at_most_once=policy == "hold",
-                ask=None if ask is None else lambda: ask(job),
-            )
+        async def call(job: Job) -> Any:
+            return await job.step("call", fn, job, at_most_once=once, ask=asking(job))
 
-        return call
+        @wraps(fn)
+        def call_plain(job: SyncJob) -> Any:
+            return job.step("call", fn, job, at_most_once=once, ask=asking(job))
+
+        return call if is_async(fn) else call_plain
 
     return make
 

@@ -25,6 +25,7 @@ from onceward.store.user_records import AnyTransaction
 from onceward.work.annotations import NO_TYPE, Undefined, annotations, awaited, evaluated
 from onceward.work.inbox import Receipt
 from onceward.work.job import Body, Job
+from onceward.work.sync_job import SyncJob
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar as DefaultTypeVar
@@ -124,12 +125,12 @@ class Declare(Protocol):
     ) -> HandlerFunction[Body, Result, list[Job[Body]], Coroutine[Any, Any, Batch[Result]]]: ...
     @overload
     def __call__(
-        self, fn: Callable[[Job[Body]], Result], /
-    ) -> HandlerFunction[Body, Result, Job[Body], Result]: ...
+        self, fn: Callable[[SyncJob[Body]], Result], /
+    ) -> HandlerFunction[Body, Result, SyncJob[Body], Result]: ...
     @overload
     def __call__(
-        self, fn: Callable[[list[Job[Body]]], Batch[Result]], /
-    ) -> HandlerFunction[Body, Result, list[Job[Body]], Batch[Result]]: ...
+        self, fn: Callable[[list[SyncJob[Body]]], Batch[Result]], /
+    ) -> HandlerFunction[Body, Result, list[SyncJob[Body]], Batch[Result]]: ...
 
 
 def handler_types(
@@ -143,13 +144,13 @@ def handler_types(
     parameter, returned = annotations(fn)
     try:
         try:
-            job = evaluated(fn, parameter, Job=Job)
+            job = evaluated(fn, parameter, Job=Job, SyncJob=SyncJob)
         except Undefined:
             if "[" in str(parameter):
                 raise
             return None, None  # a name that is imported for type checkers only
         job = _item(job) if batch else job
-        typed = get_origin(job) is Job
+        typed = get_origin(job) in (Job, SyncJob)
         try:
             result = awaited(evaluated(fn, returned))
         except Undefined:

@@ -24,6 +24,7 @@ from onceward import keys, limits, tracing
 from onceward.api.arguments import unknown_name
 from onceward.callers import caller_id
 from onceward.errors import BadInput, InDoubt, NotDone, OncewardError
+from onceward.functions import is_async
 from onceward.job_options import (
     OPTION_NAMES,
     JobOptions,
@@ -36,6 +37,7 @@ from onceward.schedule import Claim, Schedule
 from onceward.store import Store
 from onceward.store.transaction import Transaction
 from onceward.store.user_records import UserTransaction
+from onceward.threads import Run
 from onceward.tracing import Trace
 from onceward.work import steps as steps_part
 from onceward.work.annotations import result_converter
@@ -78,7 +80,35 @@ class Asleep(BaseException):
         self.until_ms = until_ms
 
 
-class Job(OptionAttributes, Generic[Body]):
+class JobFields(OptionAttributes, Generic[Body]):
+    """What a handler knows about its job."""
+
+    def __init__(self, claim: Claim, body: Body) -> None:
+        self.id = claim.id
+        """The same for all attempts, so that receivers can deduplicate calls."""
+        self.queue = claim.queue
+        self.body: Body = body
+        self.attempt = claim.attempt
+        """1 for the first."""
+        self.attempts_max = claim.attempts_max
+        """The number of attempts after which a failure is final; 0: no limit."""
+        self.options = claim.options
+        self.caller = claim.caller
+        """The id of the sender: `key:NAME`, `user:NAME` or `app:NAME`; empty: the application."""
+        self.due_ms = claim.due_ms
+        self.created_ms = claim.created_ms
+        self.reason = claim.reason
+        """The error of the previous attempt."""
+        self.token = claim.token
+        self._dedupe = claim.dedupe
+
+    @property
+    def key(self) -> str | None:
+        """The idempotency key; None without one, or if it is too long to be stored."""
+        return self._dedupe.key if self._dedupe else None
+
+
+class Job(JobFields[Body], Generic[Body]):
     """One attempt at a job. `Job[Mail]` is a job whose body is a `Mail`.
 
     Writes on `tx` commit together with the end of the job. If a record that the handler read has
@@ -96,54 +126,37 @@ class Job(OptionAttributes, Generic[Body]):
         body: Body,
         steps: Steps | None = None,
         insist: Callable[[], None] = lambda: None,
+        run: Run | None = None,
     ) -> None:
-        """`steps` are already loaded steps; `insist` raises if the lease has ended."""
-        self.id = claim.id
-        """The same for all attempts, so that receivers can deduplicate calls."""
-        self.queue = claim.queue
-        self.body: Body = body
-        self.attempt = claim.attempt
-        """1 for the first."""
-        self.attempts_max = claim.attempts_max
-        """The number of attempts after which a failure is final; 0: no limit."""
-        self.options = claim.options
-        self.caller = claim.caller
-        """The id of the sender: `key:NAME`, `user:NAME` or `app:NAME`; empty: the application."""
-        self.due_ms = claim.due_ms
-        self.created_ms = claim.created_ms
-        self.reason = claim.reason
-        """The error of the previous attempt."""
-        self.token = claim.token
+        """`steps` are already loaded steps; `insist` raises if the lease has ended; `run` has the
+        thread of a plain handler."""
+        super().__init__(claim, body)
         self.steps = {} if steps is None and not claim.stepped else steps
         """The recorded steps; None before they are loaded."""
         self.failure: BaseException | None = None
         self.raised: BaseException | None = None
         """The exception of its last step or sleep."""
-        self._dedupe = claim.dedupe
+        self.stepping = 0
+        """The number of step functions that run."""
         self._store = store
         self._schedule = schedule
         self._intake = intake
         self._insist = insist
+        self._run = run
         self._tx: Transaction | None = None
         self._user_tx: UserTransaction | None = None
         self._names: set[str] = set()
-        self._stepping = 0
         self._sleeps = 0
-
-    @property
-    def key(self) -> str | None:
-        """The idempotency key; None without one, or if it is too long to be stored."""
-        return self._dedupe.key if self._dedupe else None
 
     @property
     def tx(self) -> UserTransaction:
         """The transaction that ends the job. It starts with its first use, after all steps."""
-        if self._user_tx is None or self._stepping:
+        if self._user_tx is None or self.stepping:
             self._user_tx = UserTransaction(self._begin())
         return self._user_tx
 
     def _begin(self) -> Transaction:
-        if self._stepping:
+        if self.stepping:
             raise BadInput(
                 "job.tx was used inside a step. Later attempts skip recorded steps, so its writes "
                 "would be lost. Return the value from the step, and write it after all steps."
@@ -351,12 +364,15 @@ class Job(OptionAttributes, Generic[Body]):
         return await self._done(name, result)
 
     async def _call(self, fn: Callable[..., Any], *args: Any) -> Any:
-        self._stepping += 1
+        self.stepping += 1
         try:
-            result = fn(*args)
+            if self._run is not None and not is_async(fn):
+                result = await self._run.run(fn, *args)
+            else:
+                result = fn(*args)
             return await result if inspect.isawaitable(result) else result
         finally:
-            self._stepping -= 1
+            self.stepping -= 1
 
     def _admit(self, name: str) -> None:
         if not isinstance(name, str):

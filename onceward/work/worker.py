@@ -15,6 +15,7 @@ from onceward.errors import EngineStopped
 from onceward.node import Node
 from onceward.schedule import Claim
 from onceward.schedule.local_workers import Capacity
+from onceward.threads import Threads
 from onceward.work.attempt import Attempt, Handler
 from onceward.work.intake import Intake
 from onceward.work.quarantine import Quarantine
@@ -26,7 +27,13 @@ class Worker:
     """Runs one handler on one node."""
 
     def __init__(
-        self, node: Node, intake: Intake, handler: Handler, name: str, quarantine: Quarantine
+        self,
+        node: Node,
+        intake: Intake,
+        handler: Handler,
+        name: str,
+        quarantine: Quarantine,
+        threads: Threads,
     ) -> None:
         self.name = name
         self.handler = handler
@@ -34,6 +41,7 @@ class Worker:
         self._node = node
         self._intake = intake
         self._quarantine = quarantine
+        self._threads = threads
         self._hurry = asyncio.Event()
         # Senders start the tasks of jobs: their context variables are not for handlers.
         self._context = copy_context()
@@ -52,6 +60,8 @@ class Worker:
     def start(self) -> None:
         self._leave = self._node.claims.enrol(self.handler.queue, self._capacity)
         self._quarantine.on_open(self._capacity.freed)
+        if self.handler.plain:
+            self._threads.on_free(self._capacity.freed)
 
     def hurry(self) -> None:
         """End the wait of `stop` for handlers."""
@@ -69,7 +79,8 @@ class Worker:
         if self.running:
             await asyncio.wait(self.running, timeout=limits.HANDLER_END_S)
         for task, attempt in list(self.running.items()):
-            logger.error("%s: %s ignores its cancellation", self.name, task.get_name())
+            what = "runs in a thread" if self.handler.plain else "ignores its cancellation"
+            logger.error("%s: %s %s, and is released", self.name, task.get_name(), what)
             await attempt.give_back()
 
     async def _drain(self, drain_s: float) -> None:
@@ -87,7 +98,9 @@ class Worker:
         """The number of jobs that the worker can take now."""
         if self._resting or self._quarantine.closed:
             return 0
-        return self.handler.concurrency - len(self.running) * max(self.handler.batch, 1)
+        batch = max(self.handler.batch, 1)
+        free = self.handler.concurrency - len(self.running) * batch
+        return min(free, self._threads.free * batch) if self.handler.plain else free
 
     def _failed(self, error: Exception) -> None:
         """Retry a failed claim after a pause that grows each time."""
@@ -124,7 +137,13 @@ class Worker:
     def _spawn(self, claims: list[Claim], *, alone: bool = False) -> Attempt:
         node = self._node
         attempt = Attempt(
-            node.store, node.schedule, self._intake, node.sharing, self.handler, claims
+            node.store,
+            node.schedule,
+            self._intake,
+            node.sharing,
+            self.handler,
+            claims,
+            self._threads,
         )
         run = self._run_alone(attempt, claims[0]) if alone else attempt.run()
         task = asyncio.create_task(

@@ -3,6 +3,7 @@
 import asyncio
 import gc
 import weakref
+from functools import partial
 from typing import Any
 
 import pytest
@@ -150,8 +151,8 @@ async def test_a_worker_that_was_stopped_for_longer_than_its_lease_commits_nothi
         job.tx.put(EFFECT, who)
         return who
 
-    app.handler("q", lease_s=5)(lambda job: work(job, "app"))
-    other.handler("q", lease_s=5)(lambda job: work(job, "other"))
+    app.handler("q", lease_s=5)(partial(work, who="app"))
+    other.handler("q", lease_s=5)(partial(work, who="other"))
     process = await apps.start(app)
     id_ = (await app.send("q", None)).id
     await begun.wait()

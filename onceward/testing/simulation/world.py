@@ -187,7 +187,7 @@ class World:
         self.seed = seed
         self.mode: Mode = mode
         self.scenario = scenario
-        self.loop = VirtualLoop(stuck_after_s=0.0)
+        self.loop = VirtualLoop(stuck_after_s=0.0, waits_for_threads=True)
         self.trace = Trace(self.loop.time_ns)
         self.counts: Counter[str] = Counter()
         self.calls: list[Call] = []

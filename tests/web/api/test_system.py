@@ -2,11 +2,13 @@
 
 import asyncio
 import json
+import threading
 from pathlib import Path
 
 import pytest
 
 from onceward import limits
+from onceward.work.sync_job import SyncJob
 from tests.browser import browsing
 from tests.schedule.cluster import virtual
 from tests.server_process import ServerProcess
@@ -19,6 +21,27 @@ async def test_it_is_alive_and_ready() -> None:
     async with serving() as caller:
         assert await caller.ok("GET", "/healthz") == {"status": "ok"}
         assert await caller.ok("GET", "/readyz") == {"status": "ready"}
+
+
+@virtual
+async def test_it_is_alive_while_a_plain_handler_blocks() -> None:
+    apps = Apps(shared=False)
+    app = apps.make()
+    loop, begun, free = asyncio.get_running_loop(), asyncio.Event(), threading.Event()
+
+    @app.handler("q")
+    def block(job: SyncJob) -> str:
+        loop.call_soon_threadsafe(begun.set)
+        assert free.wait(60)
+        return "done"
+
+    async with serving(app) as caller:
+        id_ = (await app.send("q", None)).id
+        await begun.wait()
+        assert await caller.ok("GET", "/healthz") == {"status": "ok"}
+        assert (await caller.ok("GET", f"/v1/jobs/{id_}"))["state"] == "running"
+        free.set()
+        assert (await app.wait(id_)).result == "done"
 
 
 @virtual
