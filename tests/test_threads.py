@@ -92,7 +92,7 @@ async def test_a_cancelled_run_occupies_its_thread_until_its_function_returns() 
     def work() -> None:
         blocked()
         try:
-            run.call(asyncio.sleep, 0)
+            run.call(blocked.begun.wait)
         except BaseException as error:
             late.append(type(error).__name__)
 

@@ -9,9 +9,11 @@ from typing import Any, Never, NoReturn, Union, get_args, get_origin, get_type_h
 
 from onceward.conversion import Converter, converter
 from onceward.errors import BadInput
+from onceward.functions import is_async
 
 NO_TYPE = (Any, object, None, NoneType, Never, NoReturn)
 """Annotations of results that are stored as they are."""
+_AWAITABLE = (Awaitable, Coroutine, Future)
 _JSON_TYPES = (str, int, float, bool, list, dict)
 
 
@@ -70,8 +72,19 @@ def evaluated(fn: Callable[..., Any], annotation: Any, **known: Any) -> Any:
         raise Undefined(f"{annotation!r}: {error}") from error
 
 
+def is_coroutine(fn: Callable[..., Any]) -> bool:
+    """Whether a function is asynchronous: declared so, or annotated to return an awaitable."""
+    if is_async(fn):
+        return True
+    try:
+        result = evaluated(fn, annotations(fn)[1])
+    except Undefined:
+        return False
+    return result in _AWAITABLE or awaited(result) is not result
+
+
 def awaited(result: Any) -> Any:
     """The result of an awaitable that a plain function returns; any other type itself."""
-    if get_origin(result) in (Awaitable, Coroutine, Future):
+    if get_origin(result) in _AWAITABLE:
         return get_args(result)[-1]
     return result

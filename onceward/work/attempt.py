@@ -308,7 +308,7 @@ class Attempt:
                 results.close()
             raise Fail(
                 f"the plain function {name_of(fn)} returned {type(results).__name__}: declare the "
-                "handler with `async def`, or use `functools.wraps` in its decorator"
+                "handler with `async def`, or annotate its result as `Awaitable`"
             )
         return results
 

@@ -9,7 +9,7 @@ from typing import Any
 from onceward import limits, recurrence
 from onceward.engine.base import Engine
 from onceward.errors import BadInput
-from onceward.functions import admit_async, admit_function, is_async
+from onceward.functions import admit_async, admit_function
 from onceward.recurrence import Repeat
 from onceward.schedule import (
     admit_job,
@@ -25,6 +25,7 @@ from onceward.tables.games.server import admit as admit_rules
 from onceward.tables.policy import names_fit
 from onceward.webhooks.delivery import Outward
 from onceward.webhooks.timers import Send, Spec, timer_key
+from onceward.work.annotations import is_coroutine
 from onceward.work.attempt import Handler
 from onceward.work.handlers import handler_types
 from onceward.work.job import Job
@@ -68,7 +69,7 @@ def handler_of(
     def make(fn: Callable[..., Any]) -> Handler:
         admit_function(fn, "a handler")
         body, result = handler_types(fn, queue, batch=bool(batch))
-        plain = not is_async(fn)
+        plain = not is_coroutine(fn)
         return Handler(queue, fn, lease_ms, concurrency, batch, body, result, plain)
 
     return make
@@ -101,7 +102,7 @@ def outbox_of(
         def call_plain(job: SyncJob) -> Any:
             return job.step("call", fn, job, at_most_once=once, ask=asking(job))
 
-        return call if is_async(fn) else call_plain
+        return call if is_coroutine(fn) else call_plain
 
     return make
 

@@ -1,6 +1,6 @@
 """Declared handlers: the objects that `App.handler` and `App.outbox` return."""
 
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from functools import update_wrapper
 from types import NoneType, UnionType
 from typing import (
@@ -123,6 +123,10 @@ class Declare(Protocol):
     def __call__(
         self, fn: Callable[[list[Job[Body]]], Coroutine[Any, Any, Batch[Result]]], /
     ) -> HandlerFunction[Body, Result, list[Job[Body]], Coroutine[Any, Any, Batch[Result]]]: ...
+    @overload
+    def __call__(
+        self, fn: Callable[[Job[Body]], Awaitable[Result]], /
+    ) -> HandlerFunction[Body, Result, Job[Body], Awaitable[Result]]: ...
     @overload
     def __call__(
         self, fn: Callable[[SyncJob[Body]], Result], /

@@ -143,6 +143,9 @@ async def test_the_context_of_the_thread_is_seen_on_the_loop_and_not_kept() -> N
     assert job.result == ["none", "attempt 2", "attempt 1"], "the step was recorded"
 
 
+async def nothing() -> None: ...
+
+
 def stopping(job: SyncJob) -> None:
     sys.exit(3)
 
@@ -160,7 +163,7 @@ def cancelled(job: SyncJob) -> None:
 
 
 def calling_cancelled(job: SyncJob) -> None:
-    job.call(asyncio.sleep, 0)
+    job.call(nothing)
 
     async def cancel() -> None:
         raise asyncio.CancelledError
@@ -335,7 +338,7 @@ async def test_a_job_is_for_its_thread_and_its_time_only() -> None:
             lambda: job.step("x", int),
             lambda: tx.get(("a", "b")),
             lambda: tx.put(("a", "b"), 1),
-            lambda: job.call(asyncio.sleep, 0),
+            lambda: job.call(nothing),
         ):
             thread = threading.Thread(target=attempt, args=[call])
             thread.start()
@@ -349,7 +352,7 @@ async def test_a_job_is_for_its_thread_and_its_time_only() -> None:
     job = await run_one(work)
     assert job.state == "succeeded", job.reason
     outside = "was called outside the thread of its handler"
-    names = ("step", "get", "tx", "sleep", "sleep")
+    names = ("step", "get", "tx", "nothing", "sleep")
     assert [error.split(":")[0] for error in errors] == [f"`{n}` of a job {outside}" for n in names]
     errors.clear()
     attempt(lambda: left[0].step("x", int))
@@ -436,12 +439,16 @@ def test_the_number_of_threads_is_checked(threads: Any) -> None:
         App("memory://", threads=threads)
 
 
-def test_methods_have_the_arguments_of_their_async_twins() -> None:
-    waiting = [name for name, fn in vars(Job).items() if inspect.iscoroutinefunction(fn)]
-    public = [name for name in waiting if not name.startswith("_")]
-    assert "step" in public
-    for name in public:
-        assert getattr(SyncJob, name).__doc__ == getattr(Job, name).__doc__
+def test_a_sync_job_has_the_methods_of_a_job_as_plain_ones() -> None:
+    public = {name for name in (*dir(Job), *dir(SyncJob)) if not name.startswith("_")}
+    coroutines = {name for name in public if inspect.iscoroutinefunction(getattr(Job, name, None))}
+    assert {"step", "sleep", "send"} < coroutines
+    for name in coroutines:
+        assert (getattr(SyncJob, name).__doc__ or "").strip()
+        assert not inspect.iscoroutinefunction(getattr(SyncJob, name))
+    # What only handlers of the package itself use.
+    assert public - set(dir(SyncJob)) == {"begun"}
+    assert public - set(dir(Job)) == {"bound", "call", "interrupted"}
 
 
 # In real time, since it does not pass on a virtual clock while a function computes.
