@@ -48,7 +48,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     Then its clock jumps to the next timer. Files and threads still work, in real time. The clock
     waits for jobs in executors before it jumps. While a socket is open, or a thread works that was
     started after the loop was created, each jump first gives them `grace_s` to report. Idle threads
-    of executors do not count. If no timer is left, `run_until_complete` raises `Stuck`: immediately,
+    of executors do not count. If no timer is left, `run_until_complete` raises `Stuck`: at once,
     or after `stuck_after_s` without an event if a job, a thread or a socket could cause one.
 
     With `waits_for_threads`, the loop stands still while a plain handler computes, so that runs are
