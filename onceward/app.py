@@ -471,12 +471,31 @@ class App:
     ) -> None:
         await self.stop()
 
+    def limit_work(
+        self, queues: Sequence[str] = (), *, concurrency: int = 0, drain_s: float | None = None
+    ) -> None:
+        """Set what this process runs, before the start: the handlers of some queues (default: all),
+        jobs of each queue at once (default: as declared), seconds for running handlers to finish.
+        Raises `BadInput`."""
+        self._must_be_stopped("limit its work")
+        drain_ms = None if drain_s is None else milliseconds(drain_s, "the time to drain")
+        self._workers.limit(self._declared, queues, concurrency, drain_ms)
+
     def work(self, announce: Callable[[], None] = lambda: None) -> None:
         """Run handlers in this process until SIGTERM or SIGINT, then drain. A second signal ends
         the handlers at once. `announce` is called when they run. Raises the error that ended the
         node."""
         with asyncio.Runner(loop_factory=loop_factory()) as runner:
-            runner.run(run_until_signal(self, self._workers, announce))
+            runner.run(self.work_until_signal(announce))
+
+    async def work_until_signal(
+        self,
+        announce: Callable[[], None] = lambda: None,
+        draining: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Like `work`, in the running event loop. `draining` is called at the signal, before
+        running handlers finish."""
+        await run_until_signal(self, self._workers, announce, draining)
 
     @property
     def meters(self) -> Meters:

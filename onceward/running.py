@@ -3,12 +3,13 @@
 import asyncio
 import gc
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from onceward.errors import BadInput
 from onceward.locks import LockTable
 from onceward.locks.server import Locks
 from onceward.maintenance.key_source import KeySource
@@ -16,6 +17,7 @@ from onceward.maintenance.reencryption import Reencryption
 from onceward.node import Node
 from onceward.observe.senders import Senders
 from onceward.parts import attributes
+from onceward.quantities import is_whole
 from onceward.rooms.hub import Hub
 from onceward.sql.server import Drainer, Outbox
 from onceward.tables import Referee
@@ -60,6 +62,39 @@ class Workers:
         self._threads_max = threads
         self._threads: Threads | None = None
         self.all: list[Worker] = []
+        self._queues: frozenset[str] = frozenset()
+        """The queues whose handlers run; empty: all."""
+        self._concurrency = 0
+        """In place of the concurrency of the handlers; 0: theirs."""
+
+    def limit(
+        self,
+        declared: Declarations,
+        queues: Collection[str],
+        concurrency: int,
+        drain_ms: int | None,
+    ) -> None:
+        """Limit the handlers that run in this process. Raises `BadInput`."""
+        unknown = [queue for queue in queues if queue not in declared.handlers]
+        if unknown:
+            known = ", ".join(sorted(declared.handlers)) or "it has no handlers"
+            raise BadInput(
+                f"the application has no handler for {unknown[0]!r}; use one of: {known}"
+            )
+        if not is_whole(concurrency) or concurrency < 0:
+            raise BadInput(f"concurrency must be 0 or more, not {concurrency!r}")
+        self._queues, self._concurrency = frozenset(queues), concurrency
+        if drain_ms is not None:
+            self.drain_s = drain_ms / 1000
+
+    def chosen(self, declared: Declarations) -> list[Handler]:
+        """The handlers that run in this process."""
+        most = self._concurrency
+        return [
+            replace(one, concurrency=most, batch=min(one.batch, most)) if most else one
+            for one in declared.handlers.values()
+            if not self._queues or one.queue in self._queues
+        ]
 
     def start(self, app: "App", handlers: list[Handler]) -> None:
         quarantine = Quarantine()
@@ -127,7 +162,7 @@ async def start_processes(
 
 async def start_workers(app: "App", declared: Declarations, workers: Workers) -> None:
     """Run the handlers, and make webhook calls if the application does that."""
-    handlers = list(declared.handlers.values())
+    handlers = workers.chosen(declared)
     if app.delivery is not None:
         await app.queues.change(WEBHOOKS, app.delivery.settings)
         handlers.append(app.delivery.handler)
@@ -137,7 +172,7 @@ async def start_workers(app: "App", declared: Declarations, workers: Workers) ->
 
 
 async def run_until_signal(
-    app: "App", workers: Workers, announce: Callable[[], None] = lambda: None
+    app: "App", workers: Workers, announce: Callable[[], None], draining: Callable[[], None]
 ) -> None:
     """Run an application until SIGTERM or SIGINT, then drain. A second signal interrupts the
     handlers."""
@@ -156,6 +191,7 @@ async def run_until_signal(
         app.node.on_end(stopped.set)
         announce()
         await stopped.wait()
+        draining()
 
 
 async def _unlock(app: "App") -> None:

@@ -28,7 +28,7 @@ from onceward.parts import load as load_parts
 from onceward.web.api import ROUTES
 from onceward.web.openapi import document
 from onceward.web.routes import Routes
-from onceward.web.settings import MEANING, PREFIX, SECRET, SWITCHES, Settings
+from onceward.web.settings import MEANING, PREFIX, SECRET, SWITCHES, Settings, option_of
 from scripts import reference_python
 from scripts.reference_python import table
 
@@ -91,11 +91,11 @@ def settings() -> str:
     """All settings of the server, and where they can be set."""
     rows = []
     for field in msgspec.structs.fields(Settings):
-        flag = f"--{field.name.replace('_', '-')}"
+        flag = option_of(field.name)
         flags = f"`{flag}`, `--no-{flag[2:]}`" if field.name in SWITCHES else f"`{flag}`"
         where = f"`{PREFIX}{field.name.upper()}`"
         where = f"{where} as JSON" if field.name in SECRET else f"{flags}, {where}"
-        default = "none" if field.default in ("", ()) else f"`{_plain(field.default)}`"
+        default = "none" if field.default in ("", (), None) else f"`{_plain(field.default)}`"
         rows.append((f"`{field.name}`", where, default, MEANING[field.name]))
     intro = (
         "Set them in `onceward.toml` or the file of `--config`, in the environment, or as flags; "

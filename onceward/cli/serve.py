@@ -3,6 +3,7 @@
 import argparse
 import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,12 +25,18 @@ from onceward.web.settings import (
     Settings,
     exposed,
     load,
+    option_of,
 )
 
 # 256 random bits.
 _KEY_BYTES = 32
 # Signs tokens.
 _KEY_VARIABLE = f"{PREFIX}TOKEN_KEY"
+# The settings that `onceward work` has as options, besides `app`.
+_OF_WORK = (
+    *("queues", "concurrency", "drain_s", "health_host", "health_port", "metrics_auth"),
+    *("log", "log_level", "server_key_file"),
+)
 
 
 def fill_serve(parser: Parser) -> None:
@@ -40,7 +47,8 @@ def fill_serve(parser: Parser) -> None:
         "stop it after running requests are answered."
     )
     parser.epilog = "example: onceward serve --database sqlite:///app.db --port 8080"
-    _add_settings(parser)
+    only_work = ("health_host", "health_port")
+    _add_settings(parser, [name for name in Settings.__struct_fields__ if name not in only_work])
     parser.set_defaults(run=_serve)
 
 
@@ -86,22 +94,31 @@ def fill_token(parser: Parser) -> None:
 def fill_work(parser: Parser) -> None:
     """Add the options of `onceward work`."""
     parser.description = (
-        "Run the handlers of an application until SIGTERM or Ctrl-C, without an HTTP server. On "
-        "PostgreSQL, any number of such processes share the work."
+        "Run the handlers of an application until SIGTERM or Ctrl-C, without the HTTP API. On "
+        "PostgreSQL, any number of such processes share the work. SIGTERM stops new jobs; running "
+        "ones have --drain-s to finish, and are then released to other processes. A second signal "
+        "releases them at once. The exit code is 0 after that, 65 if another process owns the "
+        "database, 74 if storage failed, 75 if the database cannot be reached, and 78 for wrong "
+        "settings."
     )
-    parser.epilog = "example: onceward work shop:app"
-    parser.add_argument("app", metavar="MODULE:NAME", help="The App object, as in shop:app")
+    parser.epilog = "example: onceward work shop:app --queue mails --health-port 9090"
+    help_ = "The App object, as in shop:app; or the setting app"
+    parser.add_argument("app", metavar="MODULE:NAME", nargs="?", help=help_)
+    _add_settings(parser, _OF_WORK)
     parser.set_defaults(run=_work)
 
 
-def _add_settings(parser: Parser) -> None:
+def _add_settings(parser: Parser, names: Sequence[str] = Settings.__struct_fields__) -> None:
     help_ = f"File with settings [{FILE}, if it exists]"
     parser.add_argument("--config", metavar="FILE", help=help_)
-    for name in Settings.__struct_fields__:
+    for name in names:
         if name not in SECRET:
-            option = f"--{name.replace('_', '-')}"
+            option = option_of(name)
             help_ = _help(name)
-            if name in SWITCHES:
+            if name == "queues":
+                help_ = f"{help_}; repeatable"
+                parser.add_argument(option, action="append", dest=name, metavar="NAME", help=help_)
+            elif name in SWITCHES:
                 action = argparse.BooleanOptionalAction
                 parser.add_argument(option, action=action, help=help_)
             else:
@@ -114,13 +131,13 @@ def _add_settings(parser: Parser) -> None:
 def _help(name: str) -> str:
     default = getattr(Settings(), name)
     default = "on" if default is True else default
-    shown = "" if isinstance(default, tuple) or default in ("", 0) else f" [{default}]"
+    shown = "" if isinstance(default, tuple) or default in ("", 0, None) else f" [{default}]"
     return f"{MEANING[name]}{shown}".replace("%", "%%")
 
 
 def _flags(arguments: argparse.Namespace) -> dict[str, Any]:
     names = [name for name in Settings.__struct_fields__ if name not in SECRET]
-    return {name: getattr(arguments, name) for name in names}
+    return {name: getattr(arguments, name, None) for name in names}
 
 
 def _serve(arguments: argparse.Namespace) -> int:
@@ -220,15 +237,21 @@ def _signing_key(file: str | None) -> str:
 
 
 def _work(arguments: argparse.Namespace) -> int:
-    from onceward.web import logs
-    from onceward.web.application import load_app
+    settings, found = load(_flags(arguments), file=arguments.config)
+    if not settings.app:
+        raise OncewardError(
+            f"no application to run; use `onceward work shop:app`, or set app in {FILE}",
+            code="bad_settings",
+        )
+    from onceward.web.work import work  # here: it takes long to load
 
     sys.path.insert(0, "")
-    app = load_app(arguments.app)
-    logs.set_up("text", "info")
 
-    def announce() -> None:
-        print(f"working on the jobs of {arguments.app}; Ctrl-C stops it", file=sys.stderr)
+    def announce(url: str) -> None:
+        queues = f" in {', '.join(settings.queues)}" if settings.queues else ""
+        health = f", health at {url}" if url else ""
+        told = f"working on the jobs of {settings.app}{queues}{health}; Ctrl-C stops it"
+        print(told, file=sys.stderr)
 
-    app.work(announce)
+    work(settings, announce, found)
     return 0

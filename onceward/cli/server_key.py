@@ -53,7 +53,7 @@ def _new(arguments: argparse.Namespace) -> int:
 
 
 def _replace(arguments: argparse.Namespace) -> int:
-    from onceward.web.serve import server_keys_of  # here: it takes long to load
+    from onceward.web.application import server_keys_of  # here: it takes long to load
 
     flags = {"database": arguments.database, "server_key_file": arguments.server_key_file}
     settings, _ = load(flags, file=arguments.config)

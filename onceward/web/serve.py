@@ -14,10 +14,8 @@ import uvloop
 from onceward import limits
 from onceward.app import App
 from onceward.errors import BadInput, OncewardError
-from onceward.maintenance.key_source import FILE_VARIABLE, VARIABLE, given_keys
-from onceward.server_key import parse_keys
 from onceward.web import logs
-from onceward.web.application import load_app
+from onceward.web.application import application_of
 from onceward.web.auth import Auth
 from onceward.web.connections import Connections
 from onceward.web.http import is_loopback
@@ -51,11 +49,9 @@ def serve(
             code="bad_settings",
         )
     auth = Auth(settings.keys, settings.jwt, dev=settings.dev)
-    app = _application(settings)
+    app = application_of(settings, found)
     if app.outward is None:
         app.outward = outward_of(settings)
-    if not app.server_key:
-        app.server_key = server_keys_of(settings)
     logs.set_up(settings.log, settings.log_level)
     for warning in exposed(found):
         logger.warning("%s", warning)
@@ -63,30 +59,6 @@ def serve(
     connections = Connections(most, settings.connections_per_address, settings.proxies)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(_serve(settings, app, auth, announce, welcome, found, connections))
-
-
-def _application(settings: Settings) -> App:
-    """Return the application to serve. Raises `bad_settings`, including for settings without
-    effect."""
-    if not settings.app:
-        return App(settings.database, name=settings.name)
-    app = load_app(settings.app)
-    for name, own in (("database", app.url), ("name", app.name)):
-        if getattr(settings, name) not in (getattr(Settings(), name), own):
-            raise OncewardError(
-                f"the application {settings.app} sets its own {name}; "
-                f"leave out --{name} and {name} in other settings",
-                code="bad_settings",
-            )
-    return app
-
-
-def server_keys_of(settings: Settings) -> list[str]:
-    """The server keys from the settings, as text. Raises `bad_settings`."""
-    given = {VARIABLE: ",".join(settings.server_key), FILE_VARIABLE: settings.server_key_file}
-    texts = given_keys((), given)
-    parse_keys(texts)
-    return texts
 
 
 def allow_files(calls: int, connections: int = limits.CONNECTIONS_MAX) -> int:
@@ -173,8 +145,7 @@ async def _serve(
                 timeout_keep_alive=75,
                 timeout_graceful_shutdown=int(settings.drain_s) or 1,
             )
-            host, port = listening.getsockname()[:2]
-            url = f"http://{f'[{host}]' if ':' in host else host}:{port}"
+            url = url_of(listening)
             app.hub.owners.announce(settings.advertise or url)
 
             def tell() -> None:
@@ -225,6 +196,12 @@ class _Listener(uvicorn.Server):
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         self._answering.drain()
         await super().shutdown(sockets)
+
+
+def url_of(listening: socket.socket) -> str:
+    """The URL of a listening socket."""
+    host, port = listening.getsockname()[:2]
+    return f"http://{f'[{host}]' if ':' in host else host}:{port}"
 
 
 def listen(host: str, port: int) -> socket.socket:

@@ -15,15 +15,14 @@ from onceward.errors import BadInput, OncewardError, Unavailable
 from onceward.file_descriptors import NONE_LEFT, is_reserved
 from onceward.meters import Counter, Histogram
 from onceward.observe.counts import Counts
-from onceward.observe.process import disk_metrics, process_metrics
 from onceward.observe.samples import Samples
-from onceward.web import asgi, metrics
+from onceward.web import asgi
 from onceward.web.api import ROUTES
 from onceward.web.auth import DEVELOPER, Access, Auth
-from onceward.web.cached import Shared
 from onceward.web.connections import Connections
 from onceward.web.console import MOUNTED
 from onceward.web.handshake import Admission, admit, behind, is_from_node
+from onceward.web.health import Health
 from onceward.web.http import (
     CONNECTION,
     Receive,
@@ -139,9 +138,7 @@ class Server:
         self.app.hub.dial = dial
         self.counts = Counts(self.app.store, self.app.node.schedule.slots)
         self.samples = Samples(self.app.store, self.counts, self.app.hub.gauges)
-        clock = self.app.store.clock
-        self._probed = Shared(self.app.probe, limits.PUBLIC_S, clock, "onceward-probe")
-        self._metrics = Shared(self._compute_metrics, limits.PUBLIC_S, clock, "onceward-metrics")
+        self.health = Health(self.app, self.counts)
         self.started_ms = self.app.store.clock.now_ms()
         self.keyring = Keyring(self.app.store, self.app.hub.dismiss)
         self.auth.stored = self.keyring.caller
@@ -375,21 +372,12 @@ class Server:
         return self.auth.caller(f"Bearer {token}", self.app.store.clock.now_ms())
 
     async def probe(self) -> None:
-        """Check whether the node can work now; raises the reason otherwise. Public, so one commit
-        serves all requests within `limits.PUBLIC_S`."""
-        await self._probed.get()
+        """See `Health.probe`."""
+        await self.health.probe()
 
     async def metrics(self) -> bytes:
-        """Return all metrics as text, computed at most once in `limits.PUBLIC_S`."""
-        return await self._metrics.get()
-
-    async def _compute_metrics(self) -> bytes:
-        app = self.app
-        path = str(getattr(app.engine, "path", ""))
-        gauges = {**process_metrics(), **disk_metrics(path), **app.hub.gauges()}
-        now_ms = app.store.clock.now_ms()
-        text = metrics.text(app.store.meters, self.counts, now_ms, gauges, app.alarms.gauges())
-        return metrics.build_info() + text
+        """See `Health.metrics`."""
+        return await self.health.metrics()
 
     async def patiently(self, request: Request, work: Coroutine[Any, Any, T]) -> T | None:
         """Run a long operation. It is cancelled, with the result None, if the caller disconnects or

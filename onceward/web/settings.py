@@ -30,6 +30,8 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     host: str = "127.0.0.1"
     port: Annotated[int, Meta(ge=0, le=65_535)] = 8080
     app: str = ""
+    queues: tuple[str, ...] = ()
+    concurrency: Annotated[int, Meta(ge=0, le=100_000)] = 0
     name: Annotated[str, Meta(min_length=1, max_length=limits.APP_CHARS_MAX)] = "server"
     keys: tuple[ApiKey, ...] = ()
     jwt: tuple[JwtKey, ...] = ()
@@ -38,6 +40,8 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     log: Literal["text", "json"] = "text"
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     drain_s: Annotated[float, Meta(ge=0, le=3_600)] = limits.DRAIN_S
+    health_host: str = "127.0.0.1"
+    health_port: Annotated[int, Meta(ge=0, le=65_535)] | None = None
     telemetry: bool = False
     webhooks: bool = True
     webhook_allow: tuple[str, ...] = ()
@@ -75,6 +79,9 @@ MEANING = {
     "host": "Address to listen on; others than loopback require API keys",
     "port": "Port to listen on; 0: any free port",
     "app": "App whose handlers run in this process, as in shop:app",
+    "queues": "Queues whose handlers run in this process; all by default",
+    "concurrency": "Jobs of each queue that run at once in this process; 0: as its handler "
+    "declares",
     "name": "Name of this node",
     "keys": "API keys: name, digest and scopes of each, from `onceward token`",
     "jwt": "Token issuers: algorithm, key, audience; optionally issuer, id, ceiling, scopes",
@@ -84,7 +91,10 @@ MEANING = {
     "one in ~/.local/state/onceward/keys",
     "log": "Format of the log: text or json",
     "log_level": "Level of the log: debug, info, warning or error",
-    "drain_s": "Time for requests and handlers to finish when the server stops",
+    "drain_s": "Time for requests and handlers to finish when the process stops",
+    "health_host": "Address of the health checks of `onceward work`",
+    "health_port": "Port of the health checks and metrics of `onceward work`; 0: any free port; "
+    "none by default",
     "telemetry": "Create OpenTelemetry spans of requests",
     "webhooks": "Make the calls of timers on this server",
     "webhook_allow": "Private networks, addresses and names that can be called, as in "
@@ -119,7 +129,15 @@ MEANING = {
 }
 SECRET = ("keys", "jwt", "server_key")
 SWITCHES = ("telemetry", "webhooks", "timers_append_id", "metrics_auth")
-LISTS = ("webhook_allow", "webhook_ports", "webhook_pauses_s", "origins", "server_key", "proxies")
+LISTS = (
+    "queues",
+    "webhook_allow",
+    "webhook_ports",
+    "webhook_pauses_s",
+    "origins",
+    "server_key",
+    "proxies",
+)
 
 
 class Setting(NamedTuple):
@@ -188,7 +206,7 @@ def load(
             sources[name] = variable
     for name, value in flags.items():
         if value is not None:
-            values[name], sources[name] = value, f"--{name.replace('_', '-')}"
+            values[name], sources[name] = value, option_of(name)
     for name in LISTS:
         if isinstance(values.get(name), str):
             values[name] = [part.strip() for part in values[name].split(",") if part.strip()]
@@ -202,6 +220,11 @@ def load(
         Setting(name, getattr(settings, name), sources.get(name, "default"))
         for name in Settings.__struct_fields__
     ]
+
+
+def option_of(name: str) -> str:
+    """The command line option of a setting. `--queue` is repeated, once for each queue."""
+    return "--queue" if name == "queues" else f"--{name.replace('_', '-')}"
 
 
 def exposed(found: Iterable[Setting]) -> list[str]:

@@ -91,7 +91,7 @@ class Reader:
         """Start a program that goes on, in place of the one that does."""
         if self._runs:
             self._console.run("kill $! && wait $!; true")
-        self._runs, self._serves = True, "onceward work" not in command
+        self._runs, self._serves = True, not re.search("onceward work(?!.*--health-port)", command)
         return self._console.start(f"{command} 2>&1", UP)
 
     def _typed(self, command: str) -> list[str]:
