@@ -1636,6 +1636,8 @@ export interface RoomsApplyOptions extends CallOptions {
   client?: string;
   /** The number of the step. It increases with each step of the client. [1] */
   n?: number;
+  /** Whether to create the room if it does not exist. */
+  create?: boolean;
 }
 
 /** Options of `rooms.broadcast`. */

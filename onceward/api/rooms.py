@@ -209,6 +209,8 @@ class ApplyStep(Body):
     a client is applied once."""
     n: SequenceNumber = 1
     """The number of the step. It increases with each step of the client."""
+    create: bool = False
+    """Whether to create the room if it does not exist."""
 
 
 class AppliedStep(msgspec.Struct):

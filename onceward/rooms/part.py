@@ -7,7 +7,7 @@ several steps; `change` makes one step of several operations.
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypedDict, TypeVar, Unpack
 
 import msgspec
 
@@ -55,6 +55,15 @@ T = TypeVar("T")
 _LISTED_MAX = 10_000
 _read_ops = msgspec.json.Decoder(list[RoomOperation]).decode
 _write_ops = msgspec.json.Encoder().encode
+
+
+class Edit(TypedDict, total=False):
+    """The options of functions that change a room, as keyword arguments."""
+
+    by: str
+    """The user who makes the change."""
+    create: bool
+    """Whether to create the room if it does not exist."""
 
 
 class Found(NamedTuple):
@@ -228,13 +237,15 @@ class Rooms:
         ops: Sequence[RoomOperation],
         *,
         by: str = "",
+        create: bool = False,
         client: str = "",
         n: int = 0,
     ) -> Entry | None:
         """Apply operations as one step of a room; all members receive it.
 
-        With `client` and `n` it is idempotent: returns None if that step was applied before. Raises
-        `NoSuchRoom`, and `BadInput` if the room rejects the step.
+        With `create`, the room is created if it does not exist. With `client` and `n` it is
+        idempotent: returns None if that step was applied before. Raises `NoSuchRoom`, and
+        `BadInput` if the room rejects the step.
         """
         admit_text(by, "a user's name", limits.ROOM_USER_BYTES_MAX, empty=True)
         # Connections send these types; a Python caller may pass any.
@@ -249,6 +260,8 @@ class Rooms:
             ops = _read_ops(admit_step(ops))
         except msgspec.ValidationError as error:
             raise BadInput(f"invalid step: {error}", code="wrong_type") from error
+        if create:
+            await self._ensure(tx, id_, by)
         info, head = await self.info(tx, id_), await self.head(tx, id_)
         room, own = await self._current(tx, id_, info, head)
         with _ahead(room, own):
@@ -409,6 +422,11 @@ class Rooms:
 
     # Internals.
 
+    async def _ensure(self, tx: Transaction, id_: str, by: str) -> None:
+        """Create a room unless it exists."""
+        if await tx.get(info_key(id_), Info, cached=True) is None:
+            await self.create(tx, id_, by=by, reserve=False)
+
     async def _change_info(self, tx: Transaction, id_: str, info: Info) -> None:
         self._put_info(tx, id_, info)
         head = await self.head(tx, id_)
@@ -465,7 +483,8 @@ class Rooms:
             _, gone = self._kept.popitem(last=False)
             total -= gone.state.bytes
 
-    # Maps. Each raises `NoSuchRoom`, and `BadInput` if the room rejects the step.
+    # Maps. Each raises `NoSuchRoom` without `create=True`, and `BadInput` if the room rejects the
+    # step.
 
     @joins
     async def map(self, tx: Transaction, room: str, name: str) -> dict[str, Any] | None:
@@ -488,24 +507,30 @@ class Rooms:
 
     @joins
     async def map_set(
-        self, tx: Transaction, room: str, name: str, key: str, value: Any, *, by: str = ""
+        self, tx: Transaction, room: str, name: str, key: str, value: Any, **how: Unpack[Edit]
     ) -> None:
         """Set the value of a key."""
-        await self.change(tx, room, [op.MapSet(name, key, value)], by=by)
+        await self.change(tx, room, [op.MapSet(name, key, value)], **how)
 
     @joins
     async def map_delete(
-        self, tx: Transaction, room: str, name: str, key: str, *, by: str = ""
+        self, tx: Transaction, room: str, name: str, key: str, **how: Unpack[Edit]
     ) -> None:
         """Delete a key if it exists."""
-        await self.change(tx, room, [op.MapDelete(name, key)], by=by)
+        await self.change(tx, room, [op.MapDelete(name, key)], **how)
 
     @joins
     async def map_add(
-        self, tx: Transaction, room: str, name: str, key: str, amount: float = 1, *, by: str = ""
+        self,
+        tx: Transaction,
+        room: str,
+        name: str,
+        key: str,
+        amount: float = 1,
+        **how: Unpack[Edit],
     ) -> Any:
         """Add to a number and return the sum. A missing key counts as 0."""
-        await self.change(tx, room, [op.MapAdd(name, key, amount)], by=by)
+        await self.change(tx, room, [op.MapAdd(name, key, amount)], **how)
         return await self.map_get(tx, room, name, key)
 
     @joins
@@ -518,7 +543,7 @@ class Rooms:
         value: Any,
         *,
         expect: Any = msgspec.UNSET,
-        by: str = "",
+        **how: Unpack[Edit],
     ) -> bool:
         """Set the value of a key if its value is `expect`, or if it is missing and `expect` is not
         given.
@@ -527,7 +552,7 @@ class Rooms:
         """
         try:
             compare = op.MapCompare(name, key, value, expect)
-            await self.change(tx, room, [compare], by=by)
+            await self.change(tx, room, [compare], **how)
         except BadInput as error:
             if error.code != "not_expected":
                 raise
@@ -535,14 +560,14 @@ class Rooms:
         return True
 
     @joins
-    async def map_make(self, tx: Transaction, room: str, name: str, *, by: str = "") -> None:
+    async def map_make(self, tx: Transaction, room: str, name: str, **how: Unpack[Edit]) -> None:
         """Create an empty map unless it exists."""
-        await self.change(tx, room, [op.MapMake(name)], by=by)
+        await self.change(tx, room, [op.MapMake(name)], **how)
 
     @joins
-    async def map_drop(self, tx: Transaction, room: str, name: str, *, by: str = "") -> None:
+    async def map_drop(self, tx: Transaction, room: str, name: str, **how: Unpack[Edit]) -> None:
         """Delete a map with its content."""
-        await self.change(tx, room, [op.MapDrop(name)], by=by)
+        await self.change(tx, room, [op.MapDrop(name)], **how)
 
     # Lists.
 
@@ -560,64 +585,66 @@ class Rooms:
 
     @joins
     async def list_push(
-        self, tx: Transaction, room: str, name: str, value: Any, *, by: str = ""
+        self, tx: Transaction, room: str, name: str, value: Any, **how: Unpack[Edit]
     ) -> str:
         """Append an item and return its id."""
         id_ = self._ids.new()
-        await self.change(tx, room, [op.ListInsert(name, id_, value)], by=by)
+        await self.change(tx, room, [op.ListInsert(name, id_, value)], **how)
         return id_
 
     @joins
     async def list_insert(
-        self, tx: Transaction, room: str, name: str, index: int, value: Any, *, by: str = ""
+        self, tx: Transaction, room: str, name: str, index: int, value: Any, **how: Unpack[Edit]
     ) -> str:
         """Insert an item before the given index and return its id."""
         admit_name(name, "a list's name")
+        if how.get("create"):
+            await self._ensure(tx, room, how.get("by", ""))
         after = await self.peek(tx, room, lambda state: _before(state, name, index))
-        return await self.list_insert_after(tx, room, name, after, value, by=by)
+        return await self.list_insert_after(tx, room, name, after, value, **how)
 
     @joins
     async def list_insert_after(
-        self, tx: Transaction, room: str, name: str, after: str, value: Any, *, by: str = ""
+        self, tx: Transaction, room: str, name: str, after: str, value: Any, **how: Unpack[Edit]
     ) -> str:
         """Insert an item after another one and return its id.
 
         An empty `after` means the start. If the other item was deleted, the new one is appended.
         """
         id_ = self._ids.new()
-        await self.change(tx, room, [op.ListInsert(name, id_, value, after)], by=by)
+        await self.change(tx, room, [op.ListInsert(name, id_, value, after)], **how)
         return id_
 
     @joins
     async def list_set(
-        self, tx: Transaction, room: str, name: str, item: str, value: Any, *, by: str = ""
+        self, tx: Transaction, room: str, name: str, item: str, value: Any, **how: Unpack[Edit]
     ) -> None:
         """Set the value of an item if it exists."""
-        await self.change(tx, room, [op.ListSet(name, item, value)], by=by)
+        await self.change(tx, room, [op.ListSet(name, item, value)], **how)
 
     @joins
     async def list_move(
-        self, tx: Transaction, room: str, name: str, item: str, after: str, *, by: str = ""
+        self, tx: Transaction, room: str, name: str, item: str, after: str, **how: Unpack[Edit]
     ) -> None:
         """Move an item after another one; an empty `after` means the start."""
-        await self.change(tx, room, [op.ListMove(name, item, after)], by=by)
+        await self.change(tx, room, [op.ListMove(name, item, after)], **how)
 
     @joins
     async def list_delete(
-        self, tx: Transaction, room: str, name: str, item: str, *, by: str = ""
+        self, tx: Transaction, room: str, name: str, item: str, **how: Unpack[Edit]
     ) -> None:
         """Delete an item if it exists."""
-        await self.change(tx, room, [op.ListDelete(name, item)], by=by)
+        await self.change(tx, room, [op.ListDelete(name, item)], **how)
 
     @joins
-    async def list_make(self, tx: Transaction, room: str, name: str, *, by: str = "") -> None:
+    async def list_make(self, tx: Transaction, room: str, name: str, **how: Unpack[Edit]) -> None:
         """Create an empty list unless it exists."""
-        await self.change(tx, room, [op.ListMake(name)], by=by)
+        await self.change(tx, room, [op.ListMake(name)], **how)
 
     @joins
-    async def list_drop(self, tx: Transaction, room: str, name: str, *, by: str = "") -> None:
+    async def list_drop(self, tx: Transaction, room: str, name: str, **how: Unpack[Edit]) -> None:
         """Delete a list with its content."""
-        await self.change(tx, room, [op.ListDrop(name)], by=by)
+        await self.change(tx, room, [op.ListDrop(name)], **how)
 
 
 @contextmanager

@@ -12,6 +12,7 @@ from onceward import limits
 from onceward.api import room_changes as op
 from onceward.api.rooms import Schemas
 from onceward.errors import BadInput, Conflict, HistoryGone, NoSuchRoom, OncewardError
+from onceward.rooms.part import Rooms
 from onceward.rooms.records import ROOM_DUE
 from onceward.rooms.room import Room
 from onceward.store.transaction import Transaction
@@ -479,3 +480,68 @@ async def test_only_numbers_are_added(amount: Any) -> None:
     with pytest.raises(BadInput) as refused:
         await home.run(lambda tx: home.rooms.map_add(tx, "r", "m", "k", amount))
     assert refused.value.code == "wrong_type"
+
+
+CHANGES: dict[str, tuple[tuple[Any, ...], dict[str, Any]]] = {
+    "change": (([set_to(1)],), {"maps": {"m": {"k": 1}}, "lists": {}}),
+    "map_set": (("m", "k", 1), {"maps": {"m": {"k": 1}}, "lists": {}}),
+    "map_delete": (("m", "k"), {"maps": {}, "lists": {}}),
+    "map_add": (("m", "k", 2), {"maps": {"m": {"k": 2}}, "lists": {}}),
+    "map_compare": (("m", "k", 1), {"maps": {"m": {"k": 1}}, "lists": {}}),
+    "map_make": (("m",), {"maps": {"m": {}}, "lists": {}}),
+    "map_drop": (("m",), {"maps": {}, "lists": {}}),
+    "list_push": (("l", 1), {"maps": {}, "lists": {"l": [1]}}),
+    "list_insert": (("l", 0, 1), {"maps": {}, "lists": {"l": [1]}}),
+    "list_insert_after": (("l", "", 1), {"maps": {}, "lists": {"l": [1]}}),
+    "list_set": (("l", "i", 1), {"maps": {}, "lists": {}}),
+    "list_move": (("l", "i", ""), {"maps": {}, "lists": {}}),
+    "list_delete": (("l", "i"), {"maps": {}, "lists": {}}),
+    "list_make": (("l",), {"maps": {}, "lists": {"l": []}}),
+    "list_drop": (("l",), {"maps": {}, "lists": {}}),
+}
+
+
+@pytest.mark.parametrize("name", CHANGES)
+async def test_a_change_creates_its_room_if_it_may(name: str) -> None:
+    home = await house()
+    arguments, state = CHANGES[name]
+    change = getattr(home.rooms, name)
+
+    async def made(room: str, **how: Any) -> None:
+        await home.store.run(lambda tx: change(tx, room, *arguments, **how))
+
+    assert await code_of(made("r", by="ann")) == "no_such_room"
+    assert await code_of(made("", create=True)) == "bad_name"
+    assert await code_of(made("x" * 257, create=True)) == "bad_name"
+    for _ in range(2 if name in ("change", "map_set") else 1):
+        await made("r", by="ann", create=True)
+    assert shown(await home.state("r")) == state
+    info = await home.store.run(lambda tx: home.rooms.info(tx, "r"))
+    assert (info.by, info.reserved) == ("ann", False)
+
+
+def shown(state: Any) -> Any:
+    lists = {name: [item[-1] for item in items] for name, items in state["lists"].items()}
+    return {"maps": state["maps"], "lists": lists}
+
+
+def test_every_function_that_changes_a_room_can_create_it() -> None:
+    changing = {
+        name
+        for name in vars(Rooms)
+        if name.startswith(("map_", "list_")) and not name.endswith("_get")
+    }
+    assert changing | {"change"} == set(CHANGES)
+
+
+async def test_a_room_that_a_rejected_change_created_is_gone_with_its_transaction() -> None:
+    home = await house()
+
+    async def rejected(tx: Transaction) -> None:
+        await home.rooms.map_set(tx, "r", "m", "k", 1, create=True)
+        await home.rooms.map_add(tx, "r", "m", "k", 1, create=True)
+        raise KeyError("no")
+
+    with pytest.raises(KeyError):
+        await home.store.run(rejected)
+    assert await code_of(home.state("r")) == "no_such_room"

@@ -37,7 +37,7 @@ export const OPERATIONS = {
   "rooms.members": ["GET", "/v1/rooms/{id}/members", "", { returns: "members" }],
   "rooms.snapshot": ["GET", "/v1/rooms/{id}/snapshot", "?at", { opaque: "maps lists" }],
   "rooms.history": ["GET", "/v1/rooms/{id}/history", "?since ?digest ?limit", { pages: "entries since", opaque: "entries.ops" }],
-  "rooms.apply": ["POST", "/v1/rooms/{id}/ops", "!ops client n", { fills: "client" }],
+  "rooms.apply": ["POST", "/v1/rooms/{id}/ops", "!ops client n create", { fills: "client" }],
   "rooms.broadcast": ["POST", "/v1/rooms/{id}/broadcast", "!event value to", { returns: "members" }],
   "rooms.getMap": ["GET", "/v1/rooms/{id}/maps/{name}", "", { returns: "values", opaque: "values" }],
   "rooms.putMap": ["PUT", "/v1/rooms/{id}/maps/{name}", "schema", { returns: "values", opaque: "values" }],

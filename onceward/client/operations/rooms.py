@@ -215,6 +215,7 @@ class RoomsOperations(Operations):
         *,
         client: str = "",
         n: int = 1,
+        create: bool = False,
     ) -> api.AppliedStep:
         """Apply operations to a room.
 
@@ -223,12 +224,15 @@ class RoomsOperations(Operations):
         - `client`: The name of a client that numbers its steps, or a new id for each step. A
           repeated step of a client is applied once.
         - `n`: The number of the step. It increases with each step of the client.
+        - `create`: Whether to create the room if it does not exist.
 
         Raises `NoSuchRoom`, `Unavailable`, `TooLarge`, `BadInput` (bad_name, bad_shape,
         room_too_large, value_too_large, not_expected, not_countable, bad_value).
         """
         return await self._transport.run(
-            api.APPLY, id, body=api.ApplyStep(ops=as_list("ops", ops), client=client, n=n)
+            api.APPLY,
+            id,
+            body=api.ApplyStep(ops=as_list("ops", ops), client=client, n=n, create=create),
         )
 
     async def broadcast(self, id: str, event: str, *, value: Any = None, to: str = "") -> int:

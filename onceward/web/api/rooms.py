@@ -176,12 +176,16 @@ def _page(entries: list[Entry]) -> list[api.RoomEntry]:
 
 @answers(api.APPLY)
 async def apply(call: Call, id_: str, asked: api.ApplyStep) -> api.AppliedStep:
+    if asked.create:
+        _admit_id(id_)
+
     async def fn(tx: Transaction) -> api.AppliedStep:
         taken = await call.app.rooms.change(
             tx,
             id_,
             asked.ops,
             by=call.caller.name,
+            create=asked.create,
             client=asked.client,
             n=asked.n if asked.client else 0,
         )

@@ -48,6 +48,15 @@ async def test_a_room_is_made_found_changed_seen_and_deleted(client: Client) -> 
         await client.rooms.get("board.1")
 
 
+async def test_a_step_creates_its_room_if_it_may(client: Client) -> None:
+    for _ in range(2):
+        await client.rooms.apply("new", [add()], create=True)
+    assert (await client.rooms.snapshot("new")).maps == {"m": {"k": 2}}
+    with pytest.raises(OncewardError) as refused:
+        await client.rooms.apply("n\0", [add()], create=True)
+    assert refused.value.code == "bad_name"
+
+
 async def test_whole_maps_lists_and_presences(client: Client) -> None:
     await client.rooms.create(id="r")
     for put in (client.rooms.put_map, client.rooms.put_list, client.rooms.put_presence):
