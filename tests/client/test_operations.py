@@ -21,7 +21,14 @@ CALLS = {
 }
 # Written by hand, on top of the operations.
 ADDED = {
-    *("jobs.wait", "locks.hold", "queues.purge_all", "queues.redrive_all", "tables.follow"),
+    *(
+        "jobs.result",
+        "jobs.wait",
+        "locks.hold",
+        "queues.purge_all",
+        "queues.redrive_all",
+        "tables.follow",
+    ),
 }
 
 

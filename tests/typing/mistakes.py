@@ -6,7 +6,7 @@ from typing import TypedDict
 
 import msgspec
 
-from onceward import App, Job, JobFailed, Receipt, Transaction
+from onceward import App, Job, JobFailed, Receipt, SyncJob, Transaction
 from onceward.client import ClaimedJob, Client
 
 app = App("memory://")
@@ -108,8 +108,23 @@ async def untyped(job: Job) -> None:
 
 
 @app.handler("direct")
-def direct(job: Job[int]) -> int:
+def direct(job: SyncJob[int]) -> int:
+    price_of: str = job.step("price", price, {"item": "x"})  # mistake: result of a plain step
+    back = job.step("back", reverse, [price_of], at_most_once=True)  # mistake: argument
+    receipt = job.call(send.enqueue, "Ann", tx=job.tx)  # mistake: a call
+    job.tx.put(("direct", receipt.id), back.cents)
     return job.body
+
+
+def plain_job(job: SyncJob[int]) -> None:
+    print(job.body)
+
+
+def plain_async(job: Job[int]) -> None:
+    print(job.body)
+
+
+app.handler("plain")(plain_async)  # mistake: the job of a coroutine function
 
 
 app.every(60, "reports", tags=["daily"], priorty=3)  # mistake: option of a recurring job

@@ -19,6 +19,7 @@ from onceward.schedule import Job as JobRecord
 from onceward.store import Store
 from onceward.work.handlers import HandlerFunction
 from onceward.work.job import Job, send_arguments
+from onceward.work.sync_job import SyncJob
 from tests.needs import need
 from tests.schedule.cluster import virtual
 from tests.work.apps import Apps
@@ -185,6 +186,36 @@ async def test_an_outbox_has_typed_bodies_and_responses() -> None:
     assert job.result == {"to": receipt.id, "attempt": 1}
     assert bad.reason == "body.to: missing"
     assert seen == [Mail("Ann")]
+
+
+@virtual
+async def test_plain_functions_can_be_typed() -> None:
+    apps, seen = Apps(shared=False), []
+    app = apps.make()
+
+    def sent(to: str) -> Sent:
+        return Sent(to, 7)
+
+    @app.handler("mails")
+    def send(job: SyncJob[Mail]) -> Sent:
+        seen.append(job.body)
+        if job.attempt == 1:
+            job.step("sent", sent, job.body.to)
+            raise ValueError("again")
+        return job.step("sent", sent, job.body.to)
+
+    @app.handler("many", batch=2)
+    def many(jobs: list[SyncJob[Model]]) -> list[Model]:
+        return [job.body for job in jobs]
+
+    async with app:
+        receipt = await send.enqueue(Mail("Ann"))
+        assert await send.result(receipt.id, timeout_s=600) == Sent("Ann", 7)
+        receipt = await many.enqueue(Model(to="Bob"))
+        assert await many.result(receipt.id, timeout_s=600) == Model(to="Bob")
+        assert (await ended(app, "mails", {"to": 5})).reason == "body.to: expected str, got int"
+        assert (await ended(app, "many", {})).reason == "body.to: missing"
+    assert seen == [Mail("Ann")] * 2
 
 
 @virtual
