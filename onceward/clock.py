@@ -32,6 +32,11 @@ def new_clock() -> "Clock":
     return clock
 
 
+def is_virtual() -> bool:
+    """Whether the running event loop has virtual time."""
+    return hasattr(asyncio.get_running_loop(), "make_clock")
+
+
 class Clock:
     """A clock that never goes back and never jumps.
 

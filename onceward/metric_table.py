@@ -42,6 +42,9 @@ METRICS: dict[str, Metric] = {
     "process_max_fds": Metric("gauge", "Limit on open files of the process"),
     "process_start_time_seconds": Metric("gauge", "Start of the process, in seconds since 1970"),
     "loop_lag_seconds": Metric("histogram", "Delay of the event loop, sampled every second"),
+    "loop_blocked": Metric(
+        "counter", "Times that code blocked the event loop for more than a second"
+    ),
     "database_bytes": Metric("gauge", "Size of the SQLite file with its journal"),
     "disk_free_bytes": Metric("gauge", "Free space on the disk of the SQLite file"),
     "alarm": Metric(

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from onceward.clock import is_virtual
 from onceward.errors import BadInput
 from onceward.locks import LockTable
 from onceward.locks.server import Locks
@@ -24,6 +25,7 @@ from onceward.tables import Referee
 from onceward.tables.games.part import Game
 from onceward.tables.runtime import TableRuntime
 from onceward.threads import Threads
+from onceward.watchdog import Watchdog
 from onceward.webhooks.delivery import Delivery
 from onceward.webhooks.timers import WEBHOOKS, Spec, TimerTable
 from onceward.webhooks.timers.server import Timers
@@ -114,6 +116,14 @@ class Workers:
             if self._threads is not None:
                 self._threads.close()
 
+    def name_of(self, task: "asyncio.Task[Any] | None") -> str:
+        """The handler that runs in a task, or the task itself. Other threads may call it."""
+        for worker in list(self.all):
+            attempt = None if task is None else worker.running.get(task)
+            if attempt is not None:
+                return f"the handler {attempt.name}"
+        return "a callback" if task is None else f"the task {task.get_name()}"
+
     def hurry(self) -> None:
         """Interrupt the running handlers. Idempotent."""
         for worker in self.all:
@@ -153,6 +163,9 @@ async def start_processes(
         app.store.meters.queue_label(queue)
     for id_, spec in declared.recurring.items():
         await app.store.run(partial(timers.keep, id_=id_, spec=spec))
+    if not is_virtual():
+        blocked = partial(app.store.meters.count, "loop_blocked")
+        stack.callback(Watchdog(workers.name_of, blocked).stop)
     stack.push_async_callback(workers.stop)
     for box in declared.outboxes.values():
         drainer = Drainer(app.store, node.schedule, app.inbox, app.intake, app.name, box)

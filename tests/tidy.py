@@ -65,7 +65,7 @@ LAYERS = (
     "tokens",  # for the back ends of users, which need nothing else of the package
     "api",  # operations as data, shared with clients
     "conversion job_options",
-    "alarms callers functions json_values quantities",
+    "alarms callers functions json_values quantities watchdog",
     "server_key",
     "tracing",
     "clock file_descriptors ids keys meters reasons redaction strict_json threads",

@@ -114,6 +114,8 @@ DRAIN_S = 30.0
 # How many plain functions of handlers an application runs at once, each in a thread.
 THREADS_DEFAULT = 32
 THREADS_MAX = 1_000
+LOOP_BLOCKED_S = 1.0  # an event loop that is blocked for longer is reported
+STACK_CALLS_MAX = 30  # the calls of a stack in a report
 # How long a cancelled handler may take to end.
 HANDLER_END_S = 5.0
 # How long a job that may crash its process runs without other jobs beside it.

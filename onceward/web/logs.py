@@ -20,6 +20,8 @@ class JsonFormatter(logging.Formatter):
             "logger": record.name,
             "message": redact(record.getMessage()),
         }
+        if record.stack_info:
+            line["stack"] = redact(record.stack_info)
         if record.exc_info:
             line["error"] = redact(self.formatException(record.exc_info))
         return json.dumps(line)  # ASCII, since a message may contain invalid text
@@ -38,6 +40,9 @@ class TextFormatter(logging.Formatter):
 
     def formatException(self, ei: Any) -> str:  # noqa: N802 - the library's name
         return redact(super().formatException(ei))
+
+    def formatStack(self, stack_info: str) -> str:  # noqa: N802 - the library's name
+        return redact(stack_info)
 
 
 class Repeats:

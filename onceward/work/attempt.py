@@ -60,6 +60,7 @@ logger = logging.getLogger("onceward")
 
 # Log a warning after this number of consecutive conflicts.
 _CONFLICTS_TOLD = 8
+_JOBS_NAMED = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +134,13 @@ class Attempt:
     def ids(self) -> list[str]:
         """The ids of its jobs."""
         return [one.claim.id for one in self._held]
+
+    @property
+    def name(self) -> str:
+        """The handler with its queue and its jobs."""
+        jobs = ", ".join(one.claim.id for one in self._held[:_JOBS_NAMED])
+        more = " and more" if len(self._held) > _JOBS_NAMED else ""
+        return f"{name_of(self.handler.fn)} of {self.handler.queue} (job {jobs}{more})"
 
     async def run(self) -> None:
         """Run the handler until each job has ended or was released."""
