@@ -80,8 +80,8 @@ VERSION = "__version__"
 # Which modules may import a driver.
 DRIVERS = {
     "apsw": "engine.sqlite* testing",
-    "sqlite3": "engine.sqlite* sql.sources testing",
-    "asyncpg": "engine.postgres* sql.sources",
+    "sqlite3": "engine.sqlite* sql.databases sql.sources testing",
+    "asyncpg": "engine.postgres* sql.databases sql.sources",
     "psycopg": "engine.postgres*",
     "boto3": "engine.dynamodb*",
     "botocore": "engine.dynamodb*",

@@ -138,6 +138,9 @@ class Job(msgspec.Struct, OptionAttributes, omit_defaults=True):
     """The first few effects of its commit."""
     since_ms: int = 0
     """The time from which it counts as ready, even after releases; 0: when it becomes ready."""
+    uncounted: int = 0
+    """How many earlier leases `attempt` does not count: those given back, and those before a
+    retry."""
     quarantined: bool = False
     """Whether it replaces an unreadable record; the body is the readable part of that record."""
     trace: Trace | None = None
@@ -207,6 +210,8 @@ class Claim(msgspec.Struct, OptionAttributes, frozen=True):
     """The sender, where it is relevant."""
     trace: Trace | None = None
     """The trace context of the sender."""
+    number: int = 0
+    """The number of this lease among all leases of the job. Unlike `attempt`, it only increases."""
 
 
 class LocalWorker(msgspec.Struct, frozen=True):

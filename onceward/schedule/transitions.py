@@ -343,7 +343,7 @@ class Schedule:
         admit_time(due_ms)
         job = await self.held(tx, id_, token)
         await self._unlease(tx, id_, job, leave=due_ms > tx.now_ms)
-        job.attempt -= 1
+        job.attempt, job.uncounted = job.attempt - 1, job.uncounted + 1
         job.due_ms = max(job.due_ms, due_ms)
         await self._place(tx, id_, job)
         tx.put(job_key(id_), job)
@@ -401,6 +401,7 @@ class Schedule:
                 state=job.state,
             )
         tx.delete((failed_partition(job.queue), job.place))
+        job.uncounted += job.attempt
         job.attempt, job.due_ms, job.ended_ms, job.cut_off = 0, 0, 0, False
         job.retry_key = key
         order_key = job.options.order_key
@@ -657,6 +658,7 @@ class Schedule:
             job.attempts_max,
             job.caller,
             job.trace,
+            job.attempt + job.uncounted,
         )
 
 

@@ -5,6 +5,7 @@ imported.
 """
 
 from collections.abc import Callable, Sequence
+from importlib import import_module
 from typing import Any, Final, NamedTuple
 
 from onceward.errors import BadInput
@@ -24,9 +25,14 @@ class Kind(NamedTuple):
     dialect: Callable[[Any], str]
 
 
+def class_names(value: Any) -> set[str]:
+    """The full names of the class of a value and of its base classes."""
+    return {f"{one.__module__}.{one.__qualname__}" for one in type(value).__mro__}
+
+
 def kind_of(connection: Any) -> Kind:
     """The kind of a connection. Raises `BadInput` for unknown kinds and unsupported databases."""
-    names = {f"{one.__module__}.{one.__qualname__}" for one in type(connection).__mro__}
+    names = class_names(connection)
     for kind in _KINDS:
         if names & kind.classes:
             if (dialect := kind.dialect(connection)) not in DIALECTS:
@@ -68,12 +74,10 @@ async def _asyncpg(connection: Any, sql: str, parameters: Sequence[Any]) -> Rows
 
 
 def _named(sql: str, parameters: Sequence[Any]) -> tuple[Any, dict[str, Any]]:
-    from sqlalchemy import text
-
     first, *rest = sql.split("?")
     named = [f":p{number}{part}" for number, part in enumerate(rest)]
     values = {f"p{number}": value for number, value in enumerate(parameters)}
-    return text("".join([first, *named])), values
+    return import_module("sqlalchemy").text("".join([first, *named])), values
 
 
 def _sqlalchemy(connection: Any, sql: str, parameters: Sequence[Any]) -> Rows:

@@ -53,3 +53,73 @@ AS $$
     VALUES ($1, coalesce($2, 'null'), $3, $4, coalesce($5, '{}'))
     RETURNING message;
 $$;
+
+-- Steps of jobs. `run` is the number of the last lease whose step began: earlier ones are refused.
+CREATE TABLE IF NOT EXISTS onceward_step_fence (
+    job text PRIMARY KEY,
+    run bigint NOT NULL,
+    kept_until timestamptz NOT NULL,
+    ended boolean NOT NULL DEFAULT false
+);
+
+CREATE INDEX IF NOT EXISTS onceward_step_fence_kept_until ON onceward_step_fence (kept_until);
+
+CREATE TABLE IF NOT EXISTS onceward_step (
+    job text NOT NULL,
+    step text NOT NULL,
+    result text NOT NULL,             -- JSON
+    lease_until timestamptz NOT NULL, -- the latest time of its commit
+    done_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    PRIMARY KEY (job, step)
+);
+
+-- At the commit, when nothing can come between the check and its effect.
+CREATE OR REPLACE FUNCTION onceward_step_lease() RETURNS trigger
+LANGUAGE plpgsql
+AS $$
+BEGIN
+    IF clock_timestamp() > NEW.lease_until THEN
+        RAISE EXCEPTION 'the lease of job % has ended: another worker may run it', NEW.job
+        USING ERRCODE = 'OW002';
+    END IF;
+    RETURN NULL;
+END
+$$;
+
+DO $$
+BEGIN
+    CREATE CONSTRAINT TRIGGER onceward_step_lease AFTER INSERT ON onceward_step
+    DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION onceward_step_lease();
+EXCEPTION WHEN duplicate_object THEN
+    NULL;
+END
+$$;
+
+-- Begin a step. A concurrent transaction of the same job ends first, since it has locked the row.
+CREATE OR REPLACE FUNCTION onceward_step_begin(
+    the_job text,
+    the_step text,
+    the_run bigint,
+    kept_ms bigint,
+    OUT current boolean,              -- false if a later lease has begun a step
+    OUT recorded text,                -- the result, or null
+    OUT now_ms bigint
+)
+LANGUAGE plpgsql
+SET search_path FROM CURRENT
+SET lock_timeout = '30s'
+AS $$
+BEGIN
+    INSERT INTO onceward_step_fence AS f (job, run, kept_until)
+    VALUES (the_job, the_run, clock_timestamp() + kept_ms * interval '1 millisecond')
+    ON CONFLICT (job) DO UPDATE
+    SET run = excluded.run, kept_until = excluded.kept_until, ended = false
+    WHERE f.run <= excluded.run;
+    current := FOUND;
+    SELECT s.result INTO recorded FROM onceward_step AS s WHERE s.job = the_job AND s.step = the_step;
+    now_ms := extract(epoch FROM clock_timestamp()) * 1000;
+    IF current_setting('idle_in_transaction_session_timeout') = '0' THEN
+        PERFORM set_config('idle_in_transaction_session_timeout', '60s', true);
+    END IF;
+END
+$$;

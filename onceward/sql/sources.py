@@ -13,6 +13,7 @@ from onceward import limits
 from onceward.errors import BadInput, Unavailable
 from onceward.extras import missing
 from onceward.redaction import redact, redact_url
+from onceward.sql.databases import open_sqlite
 from onceward.sql.messages import Row
 from onceward.sql.schema import statements
 
@@ -136,11 +137,7 @@ class SqliteSource:
         return await asyncio.get_running_loop().run_in_executor(self._thread, run)
 
     def _open(self, create: bool) -> sqlite3.Connection:
-        mode = "rwc" if create else "rw"
-        uri = f"file:{self.path.replace('%', '%25').replace('?', '%3f').replace('#', '%23')}"
-        connection = sqlite3.connect(
-            f"{uri}?mode={mode}", uri=True, isolation_level=None, timeout=limits.OUTBOX_CONNECT_S
-        )
+        connection = open_sqlite(self.path, create=create, isolation_level=None)
         # Text that is not UTF-8 fails its row, not all of them.
         connection.text_factory = lambda text: text.decode(errors="replace")
         return connection

@@ -24,3 +24,22 @@ CREATE TABLE IF NOT EXISTS onceward_outbox_failed (
     failed_ms INTEGER NOT NULL
         DEFAULT (CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER))
 );
+
+-- Steps of jobs. `run` is the number of the last lease whose step began: earlier ones are refused.
+CREATE TABLE IF NOT EXISTS onceward_step_fence (
+    job TEXT NOT NULL PRIMARY KEY,
+    run INTEGER NOT NULL,
+    kept_until_ms INTEGER NOT NULL,
+    ended INTEGER NOT NULL DEFAULT 0
+);
+
+CREATE INDEX IF NOT EXISTS onceward_step_fence_kept_until ON onceward_step_fence (kept_until_ms);
+
+CREATE TABLE IF NOT EXISTS onceward_step (
+    job TEXT NOT NULL,
+    step TEXT NOT NULL,
+    result TEXT NOT NULL,  -- JSON
+    done_ms INTEGER NOT NULL
+        DEFAULT (CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)),
+    PRIMARY KEY (job, step)
+);

@@ -34,6 +34,8 @@ from onceward.job_options import (
 )
 from onceward.quantities import milliseconds
 from onceward.schedule import Claim, Schedule
+from onceward.sql.databases import database_of
+from onceward.sql.steps import SqlStep, purge_sometimes
 from onceward.store import Store
 from onceward.store.transaction import Transaction
 from onceward.store.user_records import UserTransaction
@@ -125,12 +127,13 @@ class Job(JobFields[Body], Generic[Body]):
         *,
         body: Body,
         steps: Steps | None = None,
-        insist: Callable[[], None] = lambda: None,
+        insist: Callable[[], int] = lambda: limits.LEASE_MS_MAX,
         run: Run | None = None,
     ) -> None:
-        """`steps` are already loaded steps; `insist` raises if the lease has ended; `run` has the
-        thread of a plain handler."""
+        """`steps` are already loaded steps; `insist` raises if the lease has ended, and returns its
+        remaining time; `run` has the thread of a plain handler."""
         super().__init__(claim, body)
+        self._run_number = claim.number
         self.steps = {} if steps is None and not claim.stepped else steps
         """The recorded steps; None before they are loaded."""
         self.failure: BaseException | None = None
@@ -244,11 +247,69 @@ class Job(JobFields[Body], Generic[Body]):
         """
         call = partial(fn, **kwargs) if kwargs else fn
         result = await self._step(name, call, *args, at_most_once=at_most_once, ask=ask)
+        return self._converted(name, fn, result)
+
+    def _converted(self, name: str, fn: Callable[..., Any], result: Any) -> Any:
         converter = result_converter(fn)
         if converter is None:
             return result
         with self._blamed():
             return converter.read(msgspec.json.encode(result), f"the step {name!r}: result")
+
+    @overload
+    async def sql_step(
+        self,
+        database: Any,
+        fn: Callable[[Any, Unpack[Ts]], Awaitable[T]],
+        /,
+        *args: *Ts,
+        name: str | None = None,
+    ) -> T: ...
+    @overload
+    async def sql_step(
+        self,
+        database: Any,
+        fn: Callable[[Any, Unpack[Ts]], T],
+        /,
+        *args: *Ts,
+        name: str | None = None,
+    ) -> T: ...
+    async def sql_step(  # type: ignore[misc]  # as for `step`
+        self, database: Any, fn: Callable[..., Any], /, *args: Any, name: str | None = None
+    ) -> Any:
+        """Run `fn(connection, *args)` in a transaction of your own database, once for the job.
+
+        The record of the step commits in the same transaction. Later attempts, and those after a
+        retry of the failed job, get the recorded result. Create the tables with `onceward outbox
+        migrate`.
+
+        Args:
+            database: An engine, session factory, session or connection of SQLAlchemy,
+                `django.db.connection`, a pool or connection of asyncpg or psycopg, a connection of
+                sqlite3 or aiosqlite, or a URL. Functions on synchronous ones run in a thread.
+            fn: Must not commit or roll back. It can run again if the commit fails.
+            name: The name of the step. Default: that of the function.
+
+        Raises the errors of `fn` and of the driver, `StaleToken` if this attempt is over, and
+        `BadInput`.
+        """
+        if not callable(fn):
+            raise BadInput(f"a SQL step needs a function, not {type(fn).__name__}")
+        name = getattr(fn, "__qualname__", "<lambda>") if name is None else name
+        if "<lambda>" in str(name):
+            raise BadInput("a SQL step with a lambda needs a name; pass name=…")
+        database_of(database)
+        kept_ms = self._schedule.settings(self.queue).key_retention_ms
+        kept_ms = limits.RETENTION_MS_MAX if kept_ms is None else kept_ms
+        kept_ms = max(kept_ms, limits.SQL_STEP_KEPT_MS)
+        step = SqlStep(
+            *(self.id, name, self._run_number, kept_ms, self._insist),
+            *(self._store.clock.elapsed_ns, database, fn, args),
+            None if self._run is None else self._run.run,
+        )
+        result = await self._step(name, step.result, at_most_once=False, ask=None)
+        await purge_sometimes(self._store, database)
+        return self._converted(name, fn, result)
 
     async def _step(
         self,

@@ -46,11 +46,12 @@ class Lease:
         """Whether another worker may have the job."""
         return self.lost or self._store.clock.elapsed_ns() >= self._until_ns
 
-    def insist(self) -> None:
-        """Raise `StaleToken` if the lease has ended."""
+    def insist(self) -> int:
+        """Return the remaining time in ms; raise `StaleToken` if the lease has ended."""
         if self.over:
             id_ = self.claim.id
             raise StaleToken(f"the lease of job {id_} has ended: another worker may run it", id=id_)
+        return (self._until_ns - self._store.clock.elapsed_ns()) // 1_000_000
 
     def close(self) -> None:
         """Stop renewing. Idempotent."""

@@ -72,6 +72,31 @@ class SyncJob(JobFields[Body], Generic[Body]):
         """See `Job.step`."""
         return self._run.call(self._job.step, name, fn, *args, **kwargs)
 
+    @overload
+    def sql_step(
+        self,
+        database: Any,
+        fn: Callable[[Any, Unpack[Ts]], Awaitable[T]],
+        /,
+        *args: *Ts,
+        name: str | None = ...,
+    ) -> T: ...
+    @overload
+    def sql_step(
+        self,
+        database: Any,
+        fn: Callable[[Any, Unpack[Ts]], T],
+        /,
+        *args: *Ts,
+        name: str | None = ...,
+    ) -> T: ...
+    def sql_step(  # type: ignore[misc]
+        self, database: Any, fn: Callable[..., Any], /, *args: Any, name: str | None = None
+    ) -> Any:
+        """See `Job.sql_step`. With a synchronous database, `fn` runs in the thread of the
+        handler."""
+        return self._run.call(self._job.sql_step, database, fn, *args, name=name)
+
     sleep = _Waiting(Job.sleep)
     send = _Waiting(Job.send)
     reopen = _Waiting(Job.reopen)

@@ -18,6 +18,7 @@ from onceward.errors import BadInput
 from onceward.sql.sources import source_of
 from onceward.testing.postgres import PostgresServer
 from tests.sql import drivers
+from tests.sql.shops import make_postgres, make_sqlite
 
 WAIT_S = 60.0
 CASES = [(f"sqlite {name}", enqueue) for name, enqueue in drivers.SQLITE.items()] + [
@@ -27,24 +28,12 @@ CASES = [(f"sqlite {name}", enqueue) for name, enqueue in drivers.SQLITE.items()
 
 @pytest.fixture
 def shop(server: PostgresServer, schema: str) -> str:
-    """A PostgreSQL database of an application, with an outbox."""
-    with psycopg.connect(server.url, autocommit=True) as connection:
-        connection.execute(f"CREATE DATABASE {schema}")
-    url = server.url.rpartition("/")[0] + f"/{schema}"
-    with psycopg.connect(url) as connection:
-        for statement in sql.statements("postgresql"):
-            connection.execute(statement)
-    return url
+    return make_postgres(server, schema)
 
 
 @pytest.fixture
 def file(tmp_path: Path) -> str:
-    """An SQLite database of an application, with an outbox."""
-    connection = sqlite3.connect(tmp_path / "shop.db")
-    for statement in sql.statements("sqlite"):
-        connection.execute(statement)
-    connection.close()
-    return f"sqlite:///{tmp_path / 'shop.db'}"
+    return make_sqlite(tmp_path)
 
 
 async def migrate(url: str, *, notify: bool = False) -> None:
