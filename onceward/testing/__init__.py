@@ -1,5 +1,7 @@
 """Public test tools: engine certification, fault injection, virtual time and the simulator.
 
+- The pytest plugin: the fixtures `onceward_app` (`TestApp`) and `onceward_sync_app` (`SyncTestApp`)
+  run your application in memory on a virtual clock.
 - `run_virtual`, `VirtualLoop`, `VirtualClock`: time that advances when all tasks wait.
 - `FaultEngine`: an engine that fails according to a plan.
 - `certify_engine`: certifies an engine against the contract with one call.
@@ -13,21 +15,29 @@
   start and crash, and a network that cuts connections at chosen moments.
 """
 
-from onceward.testing.certify import NotCertified, certify_engine
-from onceward.testing.clock import Process, Stuck, VirtualClock, VirtualLoop, run_virtual
-from onceward.testing.faults import FaultEngine, LocalFaultEngine
-from onceward.testing.plan import Chance, Fault, Plan, Script, Step
-from onceward.testing.simulation import (
-    Scenario,
-    SimulationFailed,
-    simulate,
-    simulate_many,
-    violated,
-)
-from onceward.testing.simulation.handlers import Handlers, Outcome
+from typing import TYPE_CHECKING
+
+from onceward.lazy import lazy
+
+if TYPE_CHECKING:
+    from onceward.testing.app import DrainTimeout, Enqueued, SyncTestApp, TestApp
+    from onceward.testing.certify import NotCertified, certify_engine
+    from onceward.testing.clock import Process, Stuck, VirtualClock, VirtualLoop, run_virtual
+    from onceward.testing.faults import FaultEngine, LocalFaultEngine
+    from onceward.testing.plan import Chance, Fault, Plan, Script, Step
+    from onceward.testing.simulation import (
+        Scenario,
+        SimulationFailed,
+        simulate,
+        simulate_many,
+        violated,
+    )
+    from onceward.testing.simulation.handlers import Handlers, Outcome
 
 __all__ = [
     "Chance",
+    "DrainTimeout",
+    "Enqueued",
     "Fault",
     "FaultEngine",
     "Handlers",
@@ -41,6 +51,8 @@ __all__ = [
     "SimulationFailed",
     "Step",
     "Stuck",
+    "SyncTestApp",
+    "TestApp",
     "VirtualClock",
     "VirtualLoop",
     "certify_engine",
@@ -49,3 +61,35 @@ __all__ = [
     "simulate_many",
     "violated",
 ]
+
+# Loaded on first use: the pytest plugin is in this package.
+__getattr__ = lazy(
+    __name__,
+    {
+        "Chance": "onceward.testing.plan",
+        "DrainTimeout": "onceward.testing.app",
+        "Enqueued": "onceward.testing.app",
+        "Fault": "onceward.testing.plan",
+        "FaultEngine": "onceward.testing.faults",
+        "Handlers": "onceward.testing.simulation.handlers",
+        "LocalFaultEngine": "onceward.testing.faults",
+        "NotCertified": "onceward.testing.certify",
+        "Outcome": "onceward.testing.simulation.handlers",
+        "Plan": "onceward.testing.plan",
+        "Process": "onceward.testing.clock",
+        "Scenario": "onceward.testing.simulation",
+        "Script": "onceward.testing.plan",
+        "SimulationFailed": "onceward.testing.simulation",
+        "Step": "onceward.testing.plan",
+        "Stuck": "onceward.testing.clock",
+        "SyncTestApp": "onceward.testing.app",
+        "TestApp": "onceward.testing.app",
+        "VirtualClock": "onceward.testing.clock",
+        "VirtualLoop": "onceward.testing.clock",
+        "certify_engine": "onceward.testing.certify",
+        "run_virtual": "onceward.testing.clock",
+        "simulate": "onceward.testing.simulation",
+        "simulate_many": "onceward.testing.simulation",
+        "violated": "onceward.testing.simulation",
+    },
+)

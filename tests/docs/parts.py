@@ -366,6 +366,9 @@ PARTS: dict[tuple[str, str], Callable[[str, Reader], Any]] = {
     ("server.md", "lifespan(web"): lines_of("examples/mounted.py"),
     ("guides/twilio.md", "x-twilio-signature"): a_receiver_of_texts,
     ("guides/twilio.md", "messages.list("): a_script_for_missed_texts,
+    ("guides/pytest.md", "onceward_app = shop:app"): lambda text, reader: reader.save(
+        "pytest.ini", text
+    ),
     ("guides/react.md", "list_push"): a_handler_that_adds_to_a_list,
     ("guides/postgresql.md", "async def copy"): a_move_of_records,
 }

@@ -44,6 +44,7 @@ class Reader:
             "ONCEWARD_SERVER": f"http://localhost:{self.port}",
             "COLUMNS": "200",
             "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",  # the many that are installed here
+            "PYTEST_PLUGINS": "onceward.testing.pytest_plugin,pytest_asyncio.plugin",
             **(more or {}),
         }
         settings["PATH"] = f"{programs}:{settings['PATH']}"
