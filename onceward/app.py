@@ -387,11 +387,6 @@ class App:
         if queue in self._declared.handlers:
             raise BadInput(f"the queue {queue!r} already has a handler")
 
-    @property
-    def handled(self) -> frozenset[str]:
-        """The queues with handlers in this application."""
-        return frozenset(self._declared.handlers)
-
     # Start and stop. While it runs, the application belongs to one event loop.
 
     def _must_run(self) -> None:

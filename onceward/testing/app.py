@@ -222,7 +222,8 @@ class TestApp:
         """Whether a job is ready or running, or an entry is due."""
         if self.app.node.task is None or self.app.node.task.done():
             raise Unavailable("the application has stopped", code="node_stopped")
-        handled, settings = self.app.handled, self.app.node.queue_settings
+        handled = {worker.handler.queue for worker in self.app._workers.all}
+        settings = self.app.node.queue_settings
         for name, partition in self._engine.memory.table.partitions.items():
             kind = name.partition("#")[0]
             if kind == "ready" and partition.rows:
