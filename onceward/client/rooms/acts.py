@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal, TypedDict
 
 from onceward import limits
 from onceward.client.rooms.steps import error_of
@@ -17,6 +17,26 @@ Answer = asyncio.Future[Any]
 _BODY_BYTES_MAX = limits.FRAME_BYTES_MAX - 4_000
 
 
+class ActMembers(TypedDict, total=False):
+    """The members of the requests of table operations, as keyword arguments."""
+
+    after: str
+    game: str | int | None
+    id: str
+    key: str
+    lane: str
+    limit: int
+    meta: dict[str, Any]
+    move: Any
+    party: list[str]
+    phase: Literal["waiting", "ready", "playing", "closed"]
+    policy: dict[str, Any]
+    prefix: str
+    rating: int
+    user: str
+    winners: list[str]
+
+
 class Acts:
     """The acts of one connection and of the connections that replace it."""
 
@@ -26,7 +46,7 @@ class Acts:
         self._waiting: dict[int, tuple[Act, Answer]] = {}
         self._sent: set[int] = set()
 
-    async def ask(self, do: str, table: str, body: dict[str, Any], *, connected: bool) -> Any:
+    async def ask(self, do: str, table: str, body: ActMembers, *, connected: bool) -> Any:
         """Send an act as soon as there is a connection; return the response.
 
         Raises the error of the server, `OutcomeUnknown` if the connection is lost before the

@@ -14,13 +14,13 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine
 from types import TracebackType
-from typing import Any, Literal, Self, get_args
+from typing import Any, Literal, Self, Unpack, get_args
 
 import aiohttp
 import msgspec
 
 from onceward import limits
-from onceward.client.rooms.acts import Acts
+from onceward.client.rooms.acts import ActMembers, Acts
 from onceward.client.rooms.replica import Replica
 from onceward.client.rooms.room import Room
 from onceward.client.rooms.steps import error_of
@@ -172,7 +172,7 @@ class Live:
             raise room.error or BadInput("the room was left during the join", code="not_joined")
         return room
 
-    async def act(self, do: str, table: str = "", **body: Any) -> Any:
+    async def act(self, do: str, table: str = "", **body: Unpack[ActMembers]) -> Any:
         """Act at a table: `join`, `leave`, `move`, `ready` and the other operations of the HTTP
         API.
 
