@@ -313,6 +313,34 @@ async def test_untyped_handlers_take_and_return_any_json() -> None:
 
 
 @virtual
+async def test_any_sender_can_send_what_a_handler_takes() -> None:
+    apps, seen = Apps(shared=False), []
+    app = apps.make()
+    app.queue("keyed", key_fields=["to"])
+
+    @app.handler("mails")
+    async def send(job: Job[Model]) -> None:
+        seen.append(job.body.to)
+        if job.body.to == "job":
+            await job.send("mails", Model(to="from a job"))
+
+    app.every(60, "mails", Model(to="recurring"), name="a")
+    app.every(60, "mails", Mail("recurring"), name="b")
+    async with app:
+        for body in (Model(to="model"), Mail("dataclass"), {"to": "plain"}, Model(to="job")):
+            await ended(app, "mails", body)
+        await app.send_many("mails", [{"body": Model(to="one of many")}])
+        await app.timers.set(queue="mails", body=Model(to="timer"), delay_s=5)
+        await apps.sleep(61)
+        first, second = [await app.send("keyed", Model(to="same")) for _ in range(2)]
+        assert (second.id, second.duplicate, second.key) == (first.id, True, "same")
+    assert sorted(seen) == sorted(
+        ["model", "dataclass", "plain", "job", "from a job", "one of many", "timer"]
+        + ["recurring"] * 2
+    )
+
+
+@virtual
 async def test_a_handler_serves_several_queues() -> None:
     apps = Apps(shared=False)
     app = apps.make()
