@@ -74,6 +74,11 @@ def converter(type_: Any) -> Converter | None:
         return _converter.__wrapped__(type_)
 
 
+def model_converter(type_: Any) -> Converter | None:
+    """The converter of a type with Pydantic models; None for all other types."""
+    return converter(type_) if any(map(_is_pydantic, _parts(type_))) else None
+
+
 @lru_cache(maxsize=1024)
 def _converter(type_: Any) -> Converter:
     try:

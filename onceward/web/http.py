@@ -11,7 +11,9 @@ from urllib.parse import parse_qsl
 import msgspec
 
 from onceward import limits
+from onceward.conversion import model_converter
 from onceward.errors import BadInput, OncewardError
+from onceward.json_values import plain_model
 from onceward.strict_json import convert, parse
 from onceward.web.forms import FORM, Form, pairs_of
 
@@ -26,7 +28,7 @@ PROBLEM = b"application/problem+json"
 CONNECTION = "onceward.connection"
 """The key of the connection in the scope of a request; it has a method `authenticate`."""
 
-_encode = msgspec.json.Encoder().encode
+_encode = msgspec.json.Encoder(enc_hook=plain_model).encode
 _DIGITS_MAX = 16
 
 
@@ -144,9 +146,12 @@ class Request:
         kind: str = "application/json",
     ) -> Any:
         """Return the JSON value in the body, converted to a type: a dataclass, a TypedDict, a
-        msgspec struct or a plain type. Raises `BadInput` as `body`, and for text that is not JSON
-        or does not match the type."""
-        value = parse(await self.body(most_bytes, kind), Any)
+        msgspec struct, a Pydantic model or a plain type. Raises `BadInput` as `body`, and for text
+        that is not JSON or does not match the type."""
+        text = await self.body(most_bytes, kind)
+        value = parse(text, Any)
+        if (model := model_converter(type)) is not None:
+            return model.read(text, "body")
         return value if type is Any else convert(value, type)
 
     async def form(self, *, most_bytes: int = limits.REQUEST_BYTES_MAX) -> Form:

@@ -1,6 +1,7 @@
 """Routes of an application's own are answered as those of the API are."""
 
 from dataclasses import dataclass
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +13,13 @@ from onceward.web.http import Request, Response
 from onceward.web.routes import Route
 from onceward.web.site import Site
 from tests.console import blocks
+from tests.needs import need
 from tests.schedule.cluster import virtual
 from tests.server_process import ROOT
 from tests.web.asgi import AsgiCaller, serving
 from tests.work.apps import Apps
+
+pydantic = need("pydantic")
 
 
 async def greet(owner: Any, request: Request) -> Response:
@@ -130,6 +134,15 @@ async def address(owner: Any, request: Request) -> Response:
     return Response.of(await request.json(Address, kind="text/plain"))
 
 
+class Model(pydantic.BaseModel):  # type: ignore[misc,name-defined,unused-ignore]
+    item: str
+    at: date = date(2026, 5, 1)
+
+
+async def model(owner: Any, request: Request) -> Response:
+    return Response.of(await request.json(Model))
+
+
 async def form(owner: Any, request: Request) -> Response:
     fields = await request.form()
     assert len(fields) == len(list(fields))
@@ -143,6 +156,7 @@ BODIES = Site(
         Route("POST", "/json", any_json, "Any JSON"),
         Route("POST", "/orders", order, "An order"),
         Route("POST", "/addresses", address, "An address"),
+        Route("POST", "/models", model, "A model"),
         Route("POST", "/forms", form, "A form"),
     ]
 )
@@ -155,6 +169,7 @@ URLENCODED = "application/x-www-form-urlencoded"
         ("json", "application/json; charset=utf-8", b'{"a": [1, "\xc3\xa9"]}', {"a": [1, "é"]}),
         ("orders", "application/json", b'{"item": "lamp"}', {"item": "lamp", "count": 1}),
         ("addresses", "text/plain", b'{"city": "Ulm", "zip": 1}', {"city": "Ulm", "zip": 1}),
+        ("models", "application/json", b'{"item": "a"}', {"item": "a", "at": "2026-05-01"}),
         (
             "forms",
             URLENCODED + ";charset=UTF-8",
@@ -184,6 +199,8 @@ async def test_a_route_reads_json_and_forms(path: str, kind: str, raw: bytes, fo
         ("orders", "application/json", b'{"item": 5}', (422, "wrong_type")),
         ("orders", "application/json", b"[]", (422, "wrong_type")),
         ("orders", "application/json", b" " * 51, (413, "body_too_large")),
+        ("models", "application/json", b'{"item": "a", "item": "b"}', (400, "duplicate_member")),
+        ("models", "application/json", b'{"item": 5}', (422, "wrong_type")),
         ("addresses", "application/json", b"{}", (415, "not_this_type")),
         ("addresses", "text/plain", b'{"city": "Ulm", "zip": "x"}', (422, "wrong_type")),
         ("forms", "application/json", b"item=a", (415, "not_this_type")),
