@@ -57,7 +57,7 @@ class UserWrites:
 
         If the key was not read, the write is blind and replaces any value.
         """
-        self._tx.put(_stored(key), value, expires_at_ms=expires_at_ms)
+        self._tx.put(stored_key(key), value, expires_at_ms=expires_at_ms)
 
     def add(self, key: Key, value: Any, *, expires_at_ms: int | None = None) -> None:
         """Create a record. An existing record is a conflict, and the function runs again.
@@ -65,13 +65,13 @@ class UserWrites:
         Raises `BadInput` if this transaction has read or written a value of the key. Cheaper than a
         blind `put` on engines that then need no lookup.
         """
-        self._tx.add(_stored(key), value, expires_at_ms=expires_at_ms)
+        self._tx.add(stored_key(key), value, expires_at_ms=expires_at_ms)
 
     def delete(self, key: Key) -> None:
         """Delete a record. If it was read in this transaction, the commit checks that it is
         unchanged.
         """
-        self._tx.delete(_stored(key))
+        self._tx.delete(stored_key(key))
 
     def mark(self) -> Mark:
         """A savepoint for `undo`."""
@@ -113,7 +113,7 @@ class UserTransaction(UserWrites):
         With `cached`, a copy in memory may be used. The commit checks it, so a stale copy costs
         only one more run.
         """
-        return await self._tx.get(_stored(key), type, cached=cached)
+        return await self._tx.get(stored_key(key), type, cached=cached)
 
     @overload
     async def get_many(self, keys: Sequence[Key]) -> list[Any]: ...
@@ -121,14 +121,14 @@ class UserTransaction(UserWrites):
     async def get_many(self, keys: Sequence[Key], type: type[T]) -> list[T | None]: ...
     async def get_many(self, keys: Sequence[Key], type: Any = Any) -> list[Any]:
         """Return the values of several keys, with one call to the engine."""
-        return await self._tx.get_many([_stored(key) for key in keys], type)
+        return await self._tx.get_many([stored_key(key) for key in keys], type)
 
     async def fetch(self, keys: Sequence[Key]) -> None:
         """Read several keys with one call to the engine, so that `get` finds them in memory.
 
         A key that is fetched but not read by `get` is checked only if it is written.
         """
-        await self._tx.fetch([_stored(key) for key in keys])
+        await self._tx.fetch([stored_key(key) for key in keys])
 
     @overload
     async def scan(
@@ -161,7 +161,7 @@ class UserTransaction(UserWrites):
         With `check`, the commit checks every returned record, and each one counts towards its
         limit. New records in the range are not detected; check a head record for that.
         """
-        stored, start = _stored((partition, start))
+        stored, start = stored_key((partition, start))
         rows = await self._tx.scan(stored, type, start=start, **options)
         return [Row(shown_key(row.key), row.value) for row in rows]
 
@@ -271,7 +271,7 @@ def by_user(fn: Callable[[UserTransaction], Awaitable[T]]) -> Callable[[Transact
     return lambda tx: admit_awaitable(fn(UserTransaction(tx)), fn, "a transaction")
 
 
-def _stored(key: Any) -> Key:
+def stored_key(key: Any) -> Key:
     """The stored form of a key. Raises `BadInput` for an invalid key."""
     admit_key(key)
     partition = key[0]

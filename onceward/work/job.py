@@ -23,7 +23,7 @@ import msgspec
 from onceward import keys, limits, tracing
 from onceward.api.arguments import unknown_name
 from onceward.callers import caller_id
-from onceward.errors import BadInput, InDoubt, NotDone, OncewardError
+from onceward.errors import BadInput, Fail, InDoubt, NotDone, OncewardError
 from onceward.functions import is_async
 from onceward.job_options import (
     OPTION_NAMES,
@@ -32,13 +32,15 @@ from onceward.job_options import (
     SendKeywords,
     job_options,
 )
+from onceward.json_values import decode
+from onceward.keys import Key
 from onceward.quantities import milliseconds
 from onceward.schedule import Claim, Schedule
 from onceward.sql.databases import database_of
 from onceward.sql.steps import SqlStep, purge_sometimes
 from onceward.store import Store
 from onceward.store.transaction import Transaction
-from onceward.store.user_records import UserTransaction
+from onceward.store.user_records import UserTransaction, stored_key
 from onceward.threads import Run
 from onceward.tracing import Trace
 from onceward.work import steps as steps_part
@@ -115,7 +117,8 @@ class Job(JobFields[Body], Generic[Body]):
 
     Writes on `tx` commit together with the end of the job. If a record that the handler read has
     changed, it runs again within the same attempt, without the recorded steps. So put every
-    external call in a step, and all steps before the first use of `tx`.
+    external call in a step, and all steps before the first use of `tx`. Read records that steps
+    need with `read`.
     """
 
     def __init__(
@@ -149,6 +152,7 @@ class Job(JobFields[Body], Generic[Body]):
         self._tx: Transaction | None = None
         self._user_tx: UserTransaction | None = None
         self._names: set[str] = set()
+        self._reads: set[str] = set()
         self._sleeps = 0
 
     @property
@@ -339,6 +343,40 @@ class Job(JobFields[Body], Generic[Body]):
                         pass
                 return await self._once(name, ask, fn, *args)
 
+    @overload
+    async def read(self, key: Key) -> Any: ...
+    @overload
+    async def read(self, key: Key, type: type[T]) -> T | None: ...
+    async def read(self, key: Key, type: Any = Any) -> Any:
+        """Return the value of a record of the application, or None, and record it like the result
+        of a step: all attempts get the same value, and steps may follow.
+
+        The commit of the job does not check that the record is unchanged. To change the record,
+        read it with `tx.get` after all steps.
+
+        Raises `StaleToken` if this attempt is over, `BadInput`, and `Fail` after the first use of
+        `tx`.
+        """
+        stored = stored_key(key)
+        name = steps_part.read_name(key)
+        if name in self._names - self._reads:
+            raise BadInput(f"a step has the name {name!r}, which is used to read {key}: rename it")
+        self._names.add(name)
+        self._reads.add(name)
+        self._must_precede_tx(f"job.read({key!r})")
+        with self._blamed():
+            steps = await self._load()
+            if name not in steps:
+                self._insist()
+                found = await self._store.run(
+                    lambda tx: steps_part.read(
+                        tx, self._schedule, self.id, self.token, name, stored
+                    )
+                )
+                steps.setdefault(name, found)
+            value = steps[name].result
+            return None if value is None else decode(msgspec.json.encode(value), type, stored)
+
     async def reopen(self, name: str, why: str) -> NoReturn:
         """Put a step with a wrong result in doubt, until it is settled again. An operator may have
         entered the result by mistake.
@@ -441,14 +479,20 @@ class Job(JobFields[Body], Generic[Body]):
         if not 0 < len(name.encode(errors="replace")) <= limits.STEP_BYTES_MAX:
             raise BadInput(f"a step's name must have 1 to {limits.STEP_BYTES_MAX} bytes")
         keys.join(name)  # raises for an invalid key, before the step runs
-        if self._tx is not None:
-            raise BadInput(
-                f"the step {name!r} comes after the first use of job.tx, whose reads may be "
-                "outdated when the step is done. Run all steps first."
-            )
+        self._must_precede_tx(f"the step {name!r}")
         if name in self._names:
             raise BadInput(f"two steps have the name {name!r}: give each step a unique name")
         self._names.add(name)
+
+    def _must_precede_tx(self, what: str) -> None:
+        """Fail the job permanently if `tx` was used: further attempts would do the same."""
+        if self._tx is not None:
+            with self._blamed():
+                raise Fail(
+                    f"{what} comes after the first use of job.tx, whose reads may be outdated when "
+                    "the step is done. Read the records that steps need with "
+                    "`await job.read(key)`, and use job.tx after all steps."
+                )
 
     async def _load(self) -> Steps:
         if self.steps is None:

@@ -5,15 +5,17 @@ step checks the attempt's token, so a worker whose lease has ended cannot record
 """
 
 from collections.abc import Iterator
+from hashlib import blake2b
 from typing import Any
 
 import msgspec
 
-from onceward import limits
+from onceward import keys, limits
 from onceward.engine.base import Record
 from onceward.engine.invariants import Rule
 from onceward.errors import BadInput, KeyReused, NotFailed
 from onceward.json_values import decode, encode
+from onceward.keys import Key
 from onceward.reasons import reason_text
 from onceward.schedule import Schedule, job_key, steps_key
 from onceward.schedule.records import Settlement, latest_settled
@@ -33,6 +35,8 @@ class Step(msgspec.Struct, frozen=True, omit_defaults=True):
     """The token of that attempt; attempt numbers restart when a job is retried."""
     until_ms: int = 0
     """The end of a sleep."""
+    read: bool = False
+    """Whether it is a value that was read from a record."""
     why: str = ""
     """The error that left an intent without a result; empty if the attempt was interrupted."""
 
@@ -60,6 +64,26 @@ def done_step(result: Any) -> Step:
 def result_of(step: Step) -> Any:
     """A copy of the result of a step: changing it does not change the record."""
     return decode(encode(step.result, _RESULT), Any, _RESULT)
+
+
+def read_name(key: Key) -> str:
+    """The name under which a value read from a record of the application is kept."""
+    name = f"read {keys.join(*key)}"
+    if len(name.encode()) <= limits.STEP_BYTES_MAX:
+        return name
+    return f"read {blake2b(name.encode(), digest_size=16).hexdigest()}"
+
+
+async def read(
+    tx: Transaction, schedule: Schedule, id_: str, token: str, name: str, key: Key
+) -> Step:
+    """Read a record for the current attempt of a job and record its value, unless an earlier call
+    has done so. Raises `StaleToken`, `NoSuchJob`, and at the commit `TooLarge`."""
+    known = (await load(tx, id_)).get(name)
+    if known is None:
+        known = Step(done=True, result=await tx.get(key), read=True)
+        await record(tx, schedule, id_, token, name, known)
+    return known
 
 
 async def load(tx: Transaction, id_: str) -> Steps:

@@ -3,6 +3,7 @@
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, TypeVarTuple, Unpack, overload
 
+from onceward.keys import Key
 from onceward.schedule import Claim
 from onceward.store.user_records import SyncTransaction
 from onceward.threads import Run
@@ -71,6 +72,14 @@ class SyncJob(JobFields[Body], Generic[Body]):
     def step(self, name: str, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:  # type: ignore[misc]
         """See `Job.step`."""
         return self._run.call(self._job.step, name, fn, *args, **kwargs)
+
+    @overload
+    def read(self, key: Key) -> Any: ...
+    @overload
+    def read(self, key: Key, type: type[T]) -> T | None: ...
+    def read(self, key: Key, type: Any = Any) -> Any:
+        """See `Job.read`."""
+        return self._run.call(self._job.read, key, type)
 
     @overload
     def sql_step(

@@ -191,9 +191,10 @@ async def test_a_step_after_the_first_use_of_the_transaction_is_refused() -> Non
                 await job.send("other", None, key="k")
             await job.step("late", ran.append, use)
 
-        job = await run_one(work, attempts_max=1)
-        assert job.state == "failed"
+        job = await run_one(work, attempts_max=5)
+        assert (job.state, job.attempt) == ("failed", 1), "further attempts would do the same"
         assert "comes after the first use of job.tx" in job.reason
+        assert "`await job.read(key)`" in job.reason
     assert ran == []
 
 
