@@ -214,6 +214,7 @@ pictures: $(DEV) ## make the pictures of the console and of the demonstration an
 
 generate: $(DEV) ## write the parts of clients that are made from onceward/api
 	@$(PY) -m scripts.generate_python
+	@$(PY) -m scripts.generate_sync
 	@$(PY) -m scripts.generate_js
 
 modules: $(DEV) ## write docs/modules.md, the map of all modules

@@ -1,8 +1,8 @@
 """Onceward: durable jobs, locks, timers, live rooms and tables for Python.
 
-This package and `onceward.client`, `onceward.sql`, `onceward.web`, `onceward.testing` and
-`onceward.tokens` are the public surface: applications import from these modules only, and only
-names in their `__all__`.
+This package and `onceward.client`, `onceward.sync`, `onceward.sql`, `onceward.web`,
+`onceward.testing` and `onceward.tokens` are the public surface: applications import from these
+modules only, and only names in their `__all__`.
 """
 
 from typing import TYPE_CHECKING

@@ -31,14 +31,14 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, Unpack, overload
 
 from onceward import engine as engines
-from onceward import limits
+from onceward import forks, limits
 from onceward.alarms import Alarms
 from onceward.api.arguments import in_milliseconds
 from onceward.api.jobs import result_of
 from onceward.api.queues import QueueKeywords, QueueSettings
 from onceward.conversion import converter
 from onceward.engine.base import Engine
-from onceward.errors import BadInput, OncewardError, Unavailable
+from onceward.errors import BadInput, OncewardError
 from onceward.event_loop import loop_factory
 from onceward.job_options import JobKeywords, SendKeywords, job_options
 from onceward.locks.server import Locks
@@ -53,7 +53,9 @@ from onceward.rooms.hub import Hub
 from onceward.rooms.part import Rooms
 from onceward.running import (
     Declarations,
+    Lifetime,
     Workers,
+    not_running,
     run_until_signal,
     start_processes,
     start_workers,
@@ -180,10 +182,7 @@ class App:
         self._make_store = store
         self.engine = engines.create(url) if isinstance(url, str) else url
         self._workers = Workers(milliseconds(drain_s, "the time to drain") / 1000, threads)
-        self._starting = False
-        self._stack: AsyncExitStack | None = None
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._ending: asyncio.Task[None] | None = None
+        self._life = Lifetime(name)
         self._declared = Declarations()
         self.mounted: dict[str, Callable[..., Awaitable[None]]] = {}
         """ASGI applications by their prefixes."""
@@ -200,7 +199,7 @@ class App:
             if name in known.union(
                 *[vars(k).get("__annotations__", ()) for k in type(self).__mro__]
             ):
-                raise _not_running()
+                raise not_running()
             raise AttributeError(f"an application has no attribute {name!r}")
 
     # Declarations. They are rejected while the application runs.
@@ -391,29 +390,20 @@ class App:
 
     def _must_run(self) -> None:
         task = self.node.task
-        if self._stack is None or task is None or task.done():
-            raise _not_running()
-        if asyncio.get_running_loop() is not self._loop:
-            self._must_be_in_its_loop()
-
-    def _must_be_in_its_loop(self) -> None:
-        if asyncio.get_running_loop() is not self._loop:
-            raise BadInput(
-                "the application runs in another event loop: call it there, or from other threads "
-                "with `asyncio.run_coroutine_threadsafe`"
-            )
+        self._life.must_run(task is not None and not task.done())
 
     def _must_be_stopped(self, what: str) -> None:
-        if self._stack is not None or self._starting:
+        if self._life.running:
             raise BadInput(f"the application is running: {what} before it starts")
 
     async def start(self, *, work: bool = True) -> Self:
         """Open the database and run the handlers; without handlers if `work` is False. Raises the
         errors of the engine, and then leaves nothing open."""
-        if self._stack is not None or self._starting:
+        if self._life.running:
             raise BadInput("the application is already running")
-        self._starting = True
-        self._loop = asyncio.get_running_loop()
+        if self._life.inherited:
+            self._renew()
+        self._life.begin()
         stack = AsyncExitStack()
         try:
             await self.engine.open()
@@ -429,9 +419,17 @@ class App:
             await stack.aclose()
             raise
         finally:
-            self._starting = False
-        self._stack = stack
+            self._life.starting = False
+        self._life.stack = stack
         return self
+
+    def _renew(self) -> None:
+        """Prepare the start in a forked process, for an application that ran in the parent."""
+        if not self.url or not self.engine.shared:
+            raise self._life.forked_error()
+        forks.keep(self._workers)
+        self.engine = engines.create(self.url)
+        self._workers, self._life = self._workers.renewed(), Lifetime(self.name)
 
     async def stop(self) -> None:
         """Finish running jobs, hand over to other nodes, and close the database. Idempotent.
@@ -439,26 +437,7 @@ class App:
         If it is cancelled, it closes without waiting for handlers. Raises the error that ended the
         node before.
         """
-        if self._stack is None:
-            return
-        self._must_be_in_its_loop()
-        if self._ending is None:
-            self._ending = asyncio.create_task(self._close(self._stack), name="onceward-stop")
-        ending = self._ending
-        try:
-            await asyncio.shield(ending)
-        except asyncio.CancelledError:
-            self._workers.hurry()
-            await asyncio.wait([ending])
-            if not ending.cancelled():
-                ending.exception()  # the cancellation is raised instead
-            raise
-
-    async def _close(self, stack: AsyncExitStack) -> None:
-        try:
-            await stack.aclose()
-        finally:
-            self._stack, self._ending = None, None
+        await self._life.end(self._workers)
 
     async def __aenter__(self) -> Self:
         return await self.start()
@@ -688,9 +667,3 @@ class App:
         lease_ms = milliseconds(lease_s, "a lease", limits.LEASE_MS_MAX / 1000)
         self._must_run()
         return await self.store.run(lambda tx: self.node.schedule.extend(tx, id_, token, lease_ms))
-
-
-def _not_running() -> Unavailable:
-    return Unavailable(
-        "the application is not running: use it within `async with app`", code="node_stopped"
-    )

@@ -142,6 +142,7 @@ TABLE: dict[str, Code] = {
     "overloaded": Code(503, 4503, 75, True, "The server is overloaded"),
     "too_many_connections": Code(503, 4503, 75, True, "The server has too many connections"),
     "engine_stopped": Code(503, 4503, 74, False, "Storage failed; the node must be restarted"),
+    "forked": Code(500, 4500, 70, False, "The parent process of this fork has opened it"),
     "engine_closed": Code(503, 4503, 75, True, "The engine is closed"),
     "node_stopped": Code(503, 4503, 75, True, "The node is stopping; use another one"),
     "engine_unreachable": Code(503, 4503, 75, True, "The engine cannot be reached"),

@@ -9,8 +9,9 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from onceward import forks
 from onceward.clock import is_virtual
-from onceward.errors import BadInput
+from onceward.errors import BadInput, EngineStopped, Unavailable
 from onceward.locks import LockTable
 from onceward.locks.server import Locks
 from onceward.maintenance.key_source import KeySource
@@ -60,7 +61,7 @@ class Workers:
     """The workers of a process, one for each handler."""
 
     def __init__(self, drain_s: float, threads: int) -> None:
-        self.drain_s = drain_s
+        self._drain_s = drain_s
         self._threads_max = threads
         self._threads: Threads | None = None
         self.all: list[Worker] = []
@@ -98,6 +99,10 @@ class Workers:
             if not self._queues or one.queue in self._queues
         ]
 
+    def renewed(self) -> "Workers":
+        """The same for a forked process."""
+        return Workers(self._drain_s, self._threads_max)
+
     def start(self, app: "App", handlers: list[Handler]) -> None:
         quarantine = Quarantine()
         self._threads = threads = Threads(self._threads_max, "onceward-handler")
@@ -110,7 +115,7 @@ class Workers:
     async def stop(self) -> None:
         """Let running handlers finish, within the time to drain."""
         try:
-            await asyncio.gather(*[worker.stop(self.drain_s) for worker in self.all])
+            await asyncio.gather(*[worker.stop(self._drain_s) for worker in self.all])
         finally:
             self.all = []
             if self._threads is not None:
@@ -128,6 +133,85 @@ class Workers:
         """Interrupt the running handlers. Idempotent."""
         for worker in self.all:
             worker.hurry()
+
+
+class Lifetime:
+    """Whether an application runs, and its end. While it runs, it belongs to one event loop."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self.starting = False
+        self.inherited = False
+        """Whether the application ran in the parent when this process was forked."""
+        self.stack: AsyncExitStack | None = None
+        """Closes all that is open, while the application runs."""
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._ending: asyncio.Task[None] | None = None
+
+    @property
+    def running(self) -> bool:
+        """Also during the start."""
+        return self.stack is not None or self.starting
+
+    def begin(self) -> None:
+        """Start it in the current event loop."""
+        self.starting = True
+        self._loop = asyncio.get_running_loop()
+        forks.watch(self)
+
+    def must_run(self, alive: bool) -> None:
+        """Raise an error unless it runs, its node is alive, and this is its event loop."""
+        if self.stack is None or not alive:
+            raise self.forked_error() if self.inherited else not_running()
+        if asyncio.get_running_loop() is not self._loop:
+            self._must_be_in_its_loop()
+
+    def _must_be_in_its_loop(self) -> None:
+        if asyncio.get_running_loop() is not self._loop:
+            raise BadInput(
+                "the application runs in another event loop: call it there, or from other threads "
+                "with `asyncio.run_coroutine_threadsafe`. For synchronous code, use "
+                "`onceward.sync`"
+            )
+
+    def forked(self) -> None:
+        """Called in a forked process, in which the application does not run."""
+        if self.running:
+            self.inherited, self.starting = True, False
+            forks.keep(self.stack, self._ending, self._loop)
+            self.stack = self._ending = self._loop = None
+
+    def forked_error(self) -> EngineStopped:
+        return forks.forked_error(f"the application {self._name!r}")
+
+    async def end(self, workers: Workers) -> None:
+        """Close all that is open. See `App.stop`."""
+        if self.stack is None:
+            return
+        self._must_be_in_its_loop()
+        if self._ending is None:
+            self._ending = asyncio.create_task(self._close(self.stack), name="onceward-stop")
+        ending = self._ending
+        try:
+            await asyncio.shield(ending)
+        except asyncio.CancelledError:
+            workers.hurry()
+            await asyncio.wait([ending])
+            if not ending.cancelled():
+                ending.exception()  # the cancellation is raised instead
+            raise
+
+    async def _close(self, stack: AsyncExitStack) -> None:
+        try:
+            await stack.aclose()
+        finally:
+            self.stack, self._ending = None, None
+
+
+def not_running() -> Unavailable:
+    return Unavailable(
+        "the application is not running: use it within `async with app`", code="node_stopped"
+    )
 
 
 async def start_processes(

@@ -5,6 +5,7 @@ python -m scripts.generate_python
 
 import subprocess
 import sys
+import tempfile
 import textwrap
 from collections.abc import Iterator, Sequence
 from datetime import datetime
@@ -67,17 +68,23 @@ def files() -> dict[str, str]:
     texts = {"__init__.py": _INIT, "base.py": _BASE}
     for noun, operations in operations_by_noun().items():
         texts[f"{noun}.py"] = _File(noun, operations).text()
-    return {name: _formatted(name, text) for name, text in texts.items()}
+    return formatted(texts)
 
 
-def _formatted(name: str, text: str) -> str:
-    path = FOLDER / name
-    for command in (["check", "--quiet", "--fix-only", "--select", "I"], ["format", "--quiet"]):
-        arguments = [sys.executable, "-m", "ruff", *command, "--stdin-filename", str(path), "-"]
-        done = subprocess.run(arguments, input=text, capture_output=True, text=True, cwd=ROOT)
-        assert done.returncode == 0, done.stderr
-        text = done.stdout
-    return text
+def formatted(texts: dict[str, str]) -> dict[str, str]:
+    """The texts of files, formatted."""
+    with tempfile.TemporaryDirectory(prefix="onceward-generate-") as name:
+        folder = Path(name)
+        for path, text in texts.items():
+            folder.joinpath(path).parent.mkdir(exist_ok=True)
+            folder.joinpath(path).write_text(text, encoding="utf-8")
+        config = ["--quiet", "--no-cache", "--config", str(ROOT / "pyproject.toml")]
+        ours = ["--config", "lint.isort.known-first-party = ['onceward']"]
+        for command in (["check", "--fix-only", "--select", "I", *ours], ["format"]):
+            arguments = [sys.executable, "-m", "ruff", *command, *config, name]
+            done = subprocess.run(arguments, capture_output=True, text=True, cwd=ROOT)
+            assert done.returncode == 0, done.stderr
+        return {path: folder.joinpath(path).read_text(encoding="utf-8") for path in texts}
 
 
 class _File:

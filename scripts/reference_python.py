@@ -28,6 +28,7 @@ PUBLIC = {
     "onceward": "The application, its handlers and transactions, the rules of games, and errors.",
     "onceward.client": "The Python client: jobs, locks, timers, rooms and tables over HTTP and "
     "WebSocket.",
+    "onceward.sync": "Applications and clients for synchronous code.",
     "onceward.web": "The HTTP and WebSocket server, and routes and pages of your application.",
     "onceward.testing": "Test tools: virtual time, the simulator, fault injection.",
     "onceward.sql": "Jobs and effects in transactions of your SQL database.",

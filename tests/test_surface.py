@@ -16,6 +16,7 @@ PUBLIC = (
     "onceward",
     "onceward.client",
     "onceward.sql",
+    "onceward.sync",
     "onceward.testing",
     "onceward.tokens",
     "onceward.web",

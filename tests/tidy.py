@@ -33,6 +33,7 @@ LAYERS = (
     "onceward __main__",  # the front door: the version, and names for users of the package
     "cli",
     "web",
+    "sync",
     "client",
     "= app running",
     f"= node observe maintenance {_IN_ALL}"
@@ -69,6 +70,7 @@ LAYERS = (
     "server_key",
     "tracing",
     "clock file_descriptors ids keys meters reasons redaction strict_json threads",
+    "forks",
     "errors lazy limits capabilities metric_table",
     "event_loop extras",
 )

@@ -13,7 +13,7 @@ from urllib.parse import quote, urlencode, urlsplit
 import aiohttp
 import msgspec
 
-from onceward import tracing
+from onceward import forks, tracing
 from onceward.api import OPERATIONS
 from onceward.api.operation import Operation
 from onceward.clock import Clock, new_clock
@@ -81,9 +81,13 @@ class Transport:
         self._patience_s = milliseconds(patience_s, "patience") / 1000
         self._connections = connections
         self._session: aiohttp.ClientSession | None = None
+        self.opens_itself = False
+        """Whether the next request opens it, as in a forked process."""
 
     async def open(self) -> Self:
         if self._session is None:
+            self.opens_itself = False
+            forks.watch(self)
             self._session = aiohttp.ClientSession(
                 headers=self._headers,
                 connector=aiohttp.TCPConnector(limit=self._connections),
@@ -94,7 +98,14 @@ class Transport:
             self._session._retry_connection = False
         return self
 
+    def forked(self) -> None:
+        """Called in a forked process: the next request uses a connection of its own."""
+        if self._session is not None:
+            forks.keep(self._session)
+            self._session, self.opens_itself = None, True
+
     async def close(self) -> None:
+        self.opens_itself = False
         if self._session is not None:
             session, self._session = self._session, None
             await session.close()
@@ -260,7 +271,10 @@ class Transport:
         self, method: str, address: str, data: bytes | None, headers: dict[str, str], wait_s: float
     ) -> tuple[int, bytes, float]:
         if self._session is None:
-            raise BadInput("the client is closed: use it within `async with client`")
+            if not self.opens_itself:
+                raise BadInput("the client is closed: use it within `async with client`")
+            await self.open()
+        assert self._session is not None
         # A large body is sent in pieces, so that the event loop is not blocked.
         whole = data is None or len(data) <= _PIECE_BYTES
         async with (

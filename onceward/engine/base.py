@@ -27,10 +27,10 @@ from typing import Final, Literal, Self
 
 import msgspec
 
-from onceward import limits
+from onceward import forks, limits
 from onceward.alarms import Alarms
 from onceward.clock import Clock
-from onceward.errors import BadInput, Conflict, TooLarge
+from onceward.errors import BadInput, Conflict, OncewardError, TooLarge, Unavailable
 from onceward.keys import Key, shown_key
 
 Version = int | str
@@ -119,6 +119,21 @@ class Engine(ABC):
     """Whether a read is a network round trip, so that batching the reads of several transactions is
     cheaper.
     """
+
+    inherited = False
+    """Whether it was open when this process was forked. It is then closed, and cannot be opened."""
+
+    def forked(self) -> None:
+        """Close it in a forked process, without any effect on the parent. Engines call
+        `forks.watch` when they open."""
+        self.inherited = True
+        forks.keep(self)
+
+    def closed_error(self, what: str) -> OncewardError:
+        """The error of calls while it is closed."""
+        if self.inherited:
+            return forks.forked_error(what)
+        return Unavailable(f"{what} is not open", code="engine_closed")
 
     @cached_property
     def alarms(self) -> Alarms:

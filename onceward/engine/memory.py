@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from itertools import islice
 from typing import Self
 
-from onceward import limits
+from onceward import forks, limits
 from onceward.engine.base import (
     Delete,
     Engine,
@@ -25,7 +25,6 @@ from onceward.engine.base import (
     too_many_keys,
 )
 from onceward.engine.memtable import Memtable
-from onceward.errors import Unavailable
 from onceward.ids import random_bytes
 from onceward.keys import Key
 
@@ -70,8 +69,16 @@ class MemoryEngine(Engine):
         self._open = False
 
     async def open(self) -> Self:
+        if self.inherited:
+            raise self.closed_error("the memory engine")
         self._open = True
+        forks.watch(self)
         return self
+
+    def forked(self) -> None:
+        if self._open:
+            self._open = False
+            super().forked()
 
     async def close(self) -> None:
         self._open = False
@@ -145,4 +152,4 @@ class MemoryEngine(Engine):
 
     def _must_be_open(self) -> None:
         if not self._open:
-            raise Unavailable("the memory engine is not open", code="engine_closed")
+            raise self.closed_error("the memory engine")

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 LOADED = (
-    *("onceward.app", "onceward.cli", "onceward.client", "onceward.web.serve"),
+    *("onceward.app", "onceward.cli", "onceward.client", "onceward.web.serve", "onceward.sync"),
     *("apps.rps.twilio", "apps.rps.sns", "apps.board", "fastapi"),
     *("apps.tictactoe", "onceward.testing.simulation.handlers", "uvicorn", "uvloop"),
 )

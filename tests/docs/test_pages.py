@@ -19,6 +19,7 @@ import pytest
 from onceward import limits
 from onceward.cli import make_parser
 from onceward.web.settings import load
+from scripts import reference_python
 from scripts.reference import PAGES as PAGES_MADE
 from tests.console import commands, printed
 from tests.docs.book import MADE, ROOT, Block, anchors, blocks, paths
@@ -182,12 +183,12 @@ def test_what_a_page_says_of_limits_is_so(page: str) -> None:
 def test_every_link_leads_to_a_page_and_every_page_is_found() -> None:
     every = paths()
     folder = ROOT / "docs"
+    made = {folder / MADE / f"{name}.md" for name in (*PAGES_MADE, *reference_python.pages())}
     named = {(folder / path).resolve() for path in _navigation()}
     for page, path in every.items():
         for link in links(path):
             target = (path.parent / link.partition("#")[0]).resolve() if link[0] != "#" else path
-            made = target.is_relative_to(folder / MADE) and target.stem in PAGES_MADE
-            assert target.exists() or made, f"{page}: {link}"
+            assert target.exists() or target in made, f"{page}: {link}"
             named.add(target)
     lost = [path for path in every.values() if path.is_relative_to(folder) and path not in named]
     assert lost == []

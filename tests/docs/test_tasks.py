@@ -24,7 +24,7 @@ ALWAYS = {
     for name in NAME.findall(line)
 }
 # Clients, commands and test tools run elsewhere.
-ELSEWHERE = ("client", "cli", "testing")
+ELSEWHERE = ("client", "cli", "sync", "testing")
 
 
 def named_tasks(code: str) -> Iterator[str]:

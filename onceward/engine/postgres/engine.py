@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from typing import Self
 
-from onceward import limits
+from onceward import forks, limits
 from onceward.engine.base import (
     ANY,
     Check,
@@ -74,6 +74,8 @@ class PostgresEngine(Engine):
         """Connect and migrate the schema."""
         if self._opened:
             return self
+        if self.inherited:
+            raise self.closed_error(self.target.label)
         target = self.target
         self._incarnations = Incarnations(target, self.alarms, self._changed)
         link = await Link.connect(target, self._answer_s)
@@ -91,7 +93,13 @@ class PostgresEngine(Engine):
         self._reads = Reads(self._connect, target.schema, self._readers)
         self._hints.open()
         self._opened = True
+        forks.watch(self)
         return self
+
+    def forked(self) -> None:
+        if self._opened:
+            self._opened = False
+            super().forked()
 
     async def _look_at_server(self, link: Link) -> None:
         try:
@@ -194,4 +202,4 @@ class PostgresEngine(Engine):
 
     def _must_be_open(self) -> None:
         if not self._opened:
-            raise Unavailable(f"{self.target.label} is not open", code="engine_closed")
+            raise self.closed_error(self.target.label)

@@ -10,7 +10,7 @@ from typing import Self
 
 import apsw
 
-from onceward import limits
+from onceward import forks, limits
 from onceward.clock import boot_ns
 from onceward.engine.base import (
     ABSENT,
@@ -43,7 +43,7 @@ from onceward.engine.sqlite.table import (
     page_problem,
 )
 from onceward.engine.sqlite.writer import ROW_OVERHEAD_BYTES, Writer
-from onceward.errors import CannotOpen, Conflict, StorageFull, Unavailable
+from onceward.errors import CannotOpen, Conflict, StorageFull
 from onceward.ids import random_bytes
 from onceward.keys import Key
 
@@ -98,6 +98,8 @@ class SQLiteEngine(Engine):
             await asyncio.wait([self._closing])
         if self._opened:
             return self
+        if self.inherited:
+            raise self.closed_error(self.path)
         try:
             inspect_path(self.path)
             self._owner = Owner(self.path)
@@ -109,7 +111,13 @@ class SQLiteEngine(Engine):
             self._owner.release()
             raise
         self._opened = True
+        forks.watch(self)
         return self
+
+    def forked(self) -> None:
+        if self._opened:
+            self._opened = False
+            super().forked()
 
     @property
     def incarnation(self) -> Incarnation:
@@ -436,7 +444,7 @@ class SQLiteEngine(Engine):
 
     def _must_work(self) -> None:
         if not self._opened:
-            raise Unavailable(f"{self.path} is not open", code="engine_closed")
+            raise self.closed_error(self.path)
         if self._writer.failure is not None:
             # Without the tracebacks of earlier callers.
             raise self._writer.failure.with_traceback(None)

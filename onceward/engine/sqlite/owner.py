@@ -33,7 +33,9 @@ class Owner:
             os.close(self._fd)
             raise CannotOpen(
                 f"{database_path} is in use by {holder}. Stop that process, or use another "
-                "file. To read the data while it runs, use `onceward db inspect` or sqlite3.",
+                "file. Other processes can use `Client` with a server (`onceward serve`), write "
+                "jobs to an outbox in their own database, or share a PostgreSQL database. To read "
+                "the data while it runs, use `onceward db inspect` or sqlite3.",
                 code="database_in_use",
                 holder=holder,
             )

@@ -1,0 +1,60 @@
+"""The API for synchronous code: scripts, notebooks, and frameworks with threads.
+
+    from onceward.sync import App
+
+    with App("sqlite:///app.db") as app:
+        receipt = app.send("greetings", {"name": "Ann"}, key="message-1")
+        print(app.job(receipt.id).state)
+
+`App` and `Client` have the methods of `onceward.App` and `onceward.client.Client` as plain
+functions. They can be called from many threads at once. All of them use one event loop, which runs
+in a background thread, so a running event loop of the caller does not matter.
+"""
+
+from typing import TYPE_CHECKING
+
+from onceward.lazy import lazy
+
+if TYPE_CHECKING:
+    from onceward.sync.app.app import App
+    from onceward.sync.app.locks import Lock
+    from onceward.sync.app.transaction import Transaction
+    from onceward.sync.client.client import Client
+    from onceward.sync.client.live import Live, Presence, Room, RoomList, RoomMap, Saved
+    from onceward.sync.client.live_place import LivePlace
+    from onceward.sync.client.work import Worker
+
+__all__ = [
+    "App",
+    "Client",
+    "Live",
+    "LivePlace",
+    "Lock",
+    "Presence",
+    "Room",
+    "RoomList",
+    "RoomMap",
+    "Saved",
+    "Transaction",
+    "Worker",
+]
+
+# Loaded on first use, so that clients load neither the store nor an engine, and applications need
+# no HTTP library.
+__getattr__ = lazy(
+    __name__,
+    {
+        "App": "onceward.sync.app.app",
+        "Client": "onceward.sync.client.client",
+        "Live": "onceward.sync.client.live",
+        "LivePlace": "onceward.sync.client.live_place",
+        "Lock": "onceward.sync.app.locks",
+        "Presence": "onceward.sync.client.live",
+        "Room": "onceward.sync.client.live",
+        "RoomList": "onceward.sync.client.live",
+        "RoomMap": "onceward.sync.client.live",
+        "Saved": "onceward.sync.client.live",
+        "Transaction": "onceward.sync.app.transaction",
+        "Worker": "onceward.sync.client.work",
+    },
+)

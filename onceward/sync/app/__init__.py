@@ -1,0 +1,1 @@
+"""Synchronous classes, from `onceward.app`. Written by `make generate`."""

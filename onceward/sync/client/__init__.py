@@ -1,0 +1,1 @@
+"""Synchronous classes, from `onceward.client`. Written by `make generate`."""

@@ -1,0 +1,146 @@
+"""Synchronous classes. Written by `make generate` from `onceward.client.jobs`."""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Iterator
+from typing import Any, overload
+
+from msgspec import UNSET, UnsetType
+
+from onceward.api import jobs as api
+from onceward.api.jobs import Job
+from onceward.client.jobs import Jobs as AsyncJobs
+from onceward.client.jobs import T
+from onceward.sync.bridge import Facade
+
+
+class Jobs(Facade[AsyncJobs]):
+    """Operations on jobs."""
+
+    def wait(self, id: str, timeout_s: float | None = None) -> Job:
+        """Wait until a job has ended."""
+        return self._portal.run(self._target.wait(id, timeout_s))
+
+    @overload
+    def result(self, id: str, *, timeout_s: float | None = None) -> Any: ...
+    @overload
+    def result(self, id: str, type: type[T], *, timeout_s: float | None = None) -> T: ...
+    def result(self, id: str, type: Any = None, *, timeout_s: float | None = None) -> Any:
+        """Wait until a job has ended, and return its result, as plain JSON or of a type."""
+        return self._portal.run(self._target.result(id, type, timeout_s=timeout_s))
+
+    def claim(
+        self,
+        queue: str,
+        *,
+        max: int = 1,
+        lease_s: float = 30.0,
+        wait_s: float = 0.0,
+        worker: str = "",
+    ) -> builtins.list[api.ClaimedJob]:
+        """Claim jobs, or wait for some."""
+        return self._portal.run(
+            self._target.claim(queue, max=max, lease_s=lease_s, wait_s=wait_s, worker=worker)
+        )
+
+    def complete(self, id: str, token: str, *, result: Any = None) -> api.JobOutcome:
+        """Complete a job."""
+        return self._portal.run(self._target.complete(id, token, result=result))
+
+    def fail(
+        self,
+        id: str,
+        token: str,
+        reason: str,
+        *,
+        retry_after_s: float | None = None,
+        not_before_s: float = 0.0,
+        final: bool = False,
+    ) -> api.JobOutcome:
+        """Fail an attempt of a job."""
+        return self._portal.run(
+            self._target.fail(
+                id,
+                token,
+                reason,
+                retry_after_s=retry_after_s,
+                not_before_s=not_before_s,
+                final=final,
+            )
+        )
+
+    def extend(self, id: str, token: str, lease_s: float) -> int:
+        """Renew the lease of a job."""
+        return self._portal.run(self._target.extend(id, token, lease_s))
+
+    def get(self, id: str, *, wait_s: float = 0.0) -> api.Job:
+        """Show a job, or wait for its end."""
+        return self._portal.run(self._target.get(id, wait_s=wait_s))
+
+    def cancel(self, id: str) -> api.JobOutcome:
+        """Cancel a job."""
+        return self._portal.run(self._target.cancel(id))
+
+    def retry(self, id: str, *, key: str = "") -> api.JobOutcome:
+        """Retry a failed job."""
+        return self._portal.run(self._target.retry(id, key=key))
+
+    def settle(
+        self, id: str, step: str, done: bool, *, result: Any = None, reason: str = "", key: str = ""
+    ) -> api.JobOutcome:
+        """Settle a step in doubt."""
+        return self._portal.run(
+            self._target.settle(id, step, done, result=result, reason=reason, key=key)
+        )
+
+    def list(
+        self,
+        *,
+        queue: str | UnsetType = UNSET,
+        state: api.State | UnsetType = UNSET,
+        tag: str | UnsetType = UNSET,
+        key: str | UnsetType = UNSET,
+        text: str = "",
+        after: str = "",
+        limit: int = 50,
+    ) -> api.JobPage:
+        """List jobs, the newest first."""
+        return self._portal.run(
+            self._target.list(
+                queue=queue, state=state, tag=tag, key=key, text=text, after=after, limit=limit
+            )
+        )
+
+    def iterate(
+        self,
+        *,
+        queue: str | UnsetType = UNSET,
+        state: api.State | UnsetType = UNSET,
+        tag: str | UnsetType = UNSET,
+        key: str | UnsetType = UNSET,
+        text: str = "",
+        after: str = "",
+        limit: int = 50,
+    ) -> Iterator[api.JobSummary]:
+        """Iterate over the entries of all pages of `list`."""
+        return self._portal.iterate(
+            self._target.iterate(
+                queue=queue, state=state, tag=tag, key=key, text=text, after=after, limit=limit
+            )
+        )
+
+    def count(
+        self,
+        *,
+        queue: str | UnsetType = UNSET,
+        state: api.State | UnsetType = UNSET,
+        tag: str | UnsetType = UNSET,
+        after: str = "",
+    ) -> api.JobCount:
+        """Count jobs."""
+        return self._portal.run(self._target.count(queue=queue, state=state, tag=tag, after=after))
+
+    def history(self, id: str) -> api.JobHistory:
+        """Show a job with its steps and effects."""
+        return self._portal.run(self._target.history(id))

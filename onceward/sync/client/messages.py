@@ -1,0 +1,52 @@
+"""Synchronous classes. Written by `make generate` from `onceward.client.operations.messages`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from onceward.api import messages as api
+from onceward.client.operations.messages import MessagesOperations as AsyncMessagesOperations
+from onceward.sync.bridge import Facade
+
+
+class MessagesOperations(Facade[AsyncMessagesOperations]):
+    """Operations on messages: send with an idempotency key, one by one or in batches."""
+
+    def send(
+        self,
+        queue: str,
+        body: Any,
+        *,
+        order_key: str | None = None,
+        limit_key: str | None = None,
+        priority: int | None = None,
+        attempts_max: int | None = None,
+        tags: Sequence[str] = (),
+        key: str | None = None,
+        delay_s: float | None = None,
+        due_ms: int | None = None,
+        wait_s: float = 0.0,
+    ) -> api.Receipt:
+        """Send a message."""
+        return self._portal.run(
+            self._target.send(
+                queue,
+                body,
+                order_key=order_key,
+                limit_key=limit_key,
+                priority=priority,
+                attempts_max=attempts_max,
+                tags=tags,
+                key=key,
+                delay_s=delay_s,
+                due_ms=due_ms,
+                wait_s=wait_s,
+            )
+        )
+
+    def send_many(
+        self, queue: str, messages: Sequence[api.Message | Mapping[str, Any]]
+    ) -> list[api.MessageVerdict]:
+        """Send many messages."""
+        return self._portal.run(self._target.send_many(queue, messages))
