@@ -122,8 +122,11 @@ class SendKeywords(JobKeywords, total=False):
     """The options of `send`: those of the job, its due time and the sender."""
 
     delay_s: float
+    """When the job is due: after some seconds. Default: now."""
     due_ms: int
+    """When the job is due: at a time in ms since 1970. Default: now."""
     caller: Caller | str
+    """The name of the sender. Each sender has its own keys. Default: the application."""
 
 
 def job_options(keywords: Mapping[str, Any]) -> JobOptions:

@@ -18,10 +18,20 @@ from typing import Any
 
 import msgspec
 
+from onceward.api.arguments import members
+from onceward.api.field_docs import field_docs
+from onceward.api.queues import QueueSettings
+from onceward.job_options import JobOptions
 from onceward.parts import attributes
 from scripts.generate_python import FOLDER, class_name, operations_by_noun
 
 WIDTH = 88
+
+# Keyword arguments with the descriptions of the struct that has them.
+_OPTIONS = ("JobKeywords", "SendKeywords", "QueueKeywords")
+_OPTION_DOCS = {
+    one.name: one.doc for struct in (JobOptions, QueueSettings) for one in members(struct)
+}
 
 # The public modules, in the order of the pages.
 PUBLIC = {
@@ -348,12 +358,35 @@ def _parameters(page: str, node: ast.FunctionDef | ast.AsyncFunctionDef, text: s
         kind = ast.unparse(one.annotation) if one.annotation else ""
         words = described.get(one.arg, "")
         linked = _typed(page, kind)
-        if one.arg not in ("self", "cls") and (words or "](" in linked):
+        if unpacked := re.fullmatch(r"Unpack\[(\w+)\]", kind):
+            rows += [
+                (f"`{name}`", _typed(page, type_), _inline(described.get(name, doc), page))
+                for name, type_, doc in _keywords(unpacked[1])
+            ]
+        elif one.arg not in ("self", "cls") and (words or "](" in linked):
             rows.append((f"`{one.arg}`", linked, _inline(words, page)))
     made = table(("parameter", "type", "description"), *rows) if rows else ""
     if node.returns and "](" in (linked := _typed(page, ast.unparse(node.returns))):
         made += f"\nReturns {linked}.\n"
     return f"{_prose(before, page)}\n{made}\n{_prose(after, page)}"
+
+
+def _keywords(name: str) -> Iterator[tuple[str, str, str]]:
+    """Keyword arguments that are declared as a TypedDict: names, types and descriptions."""
+    for module in list(sys.modules.values()):
+        found: Any = getattr(module, name, None)
+        if module.__name__.startswith("onceward") and typing.is_typeddict(found):
+            break
+    docs = {**_OPTION_DOCS, **field_docs(found)} if name in _OPTIONS else field_docs(found)
+    for key, type_ in typing.get_type_hints(found).items():
+        yield key, _written(type_), docs.get(key, "")
+
+
+def _written(type_: Any) -> str:
+    """A type as it is written in code."""
+    text = type_.__name__ if isinstance(type_, type) and not typing.get_args(type_) else str(type_)
+    text = re.sub(r"(?:\w+\.)+(\w+)", r"\1", text).replace("NoneType", "None")
+    return re.sub(r"Optional\[(.*)\]", r"\1 | None", text)
 
 
 def _arguments(text: str) -> tuple[str, dict[str, str], str]:
@@ -362,16 +395,16 @@ def _arguments(text: str) -> tuple[str, dict[str, str], str]:
     if not head or (before and not before.endswith("\n")):
         return text, {}, ""
     found: dict[str, str] = {}
-    name = ""
+    names: list[str] = []
     lines = rest.splitlines()
     for number, line in enumerate(lines):
         if line and not line.startswith(" "):
             return before, found, "\n".join(lines[number:])
-        if match := re.match(r" {4}\**(\w+)(?: \([^)]*\))?: (.*)", line):
-            name = match[1]
-            found[name] = match[2]
-        elif name and line.strip():
-            found[name] += f" {line.strip()}"
+        if match := re.match(r" {4}\**(\w+(?:, \w+)*)(?: \([^)]*\))?: (.*)", line):
+            names = match[1].split(", ")
+            found |= dict.fromkeys(names, match[2])
+        elif names and line.strip():
+            found |= {name: f"{found[name]} {line.strip()}" for name in names}
     return before, found, ""
 
 

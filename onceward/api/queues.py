@@ -86,7 +86,9 @@ class QueueKeywords(TypedDict, total=False):
     depth_max: int
     fair: bool
     internal: bool
+    """Whether only code of the application can send to the queue."""
     remote_work: bool
+    """Whether callers with the scope `work` can claim jobs of an internal queue over HTTP."""
 
 
 class Queue(msgspec.Struct):

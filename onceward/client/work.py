@@ -30,9 +30,13 @@ class WorkerKeywords(TypedDict, total=False):
     """The options of `Worker`."""
 
     concurrency: int
+    """How many jobs run at once. Default: 16."""
     lease_s: float
+    """The lease of a job, which is renewed while the handler runs. Default: 30."""
     wait_s: float
+    """How long one request waits for jobs. Default: 20."""
     name: str
+    """The name of the worker, shown with its jobs."""
 
 
 class Worker:

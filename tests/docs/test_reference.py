@@ -168,6 +168,20 @@ def test_a_signature_is_as_written_with_types_that_are_links() -> None:
     assert "Raises [`LockHeld`](onceward.md#lockheld)" in said
 
 
+@pytest.mark.parametrize(
+    ("page", "name", "row"),
+    [
+        ("onceward", "App.send", "| `due_ms` | <code>int</code> | When the job is due: after"),
+        ("onceward", "App.every", "| `priority` | <code>int &#124; None</code> | The priority: 0"),
+        ("onceward", "App.queue", "| `retry_first_s` | <code>float</code> | The pause after"),
+        ("onceward.client", "Client.worker", "| `lease_s` | <code>float</code> | The lease of"),
+        ("app", "rooms.map_set", "| `create` | <code>bool</code> | Whether to create the room"),
+    ],
+)
+def test_options_that_are_keyword_arguments_are_listed(page: str, name: str, row: str) -> None:
+    assert row in anchored(python_pages()[f"python/{page}"], name)
+
+
 def test_every_link_of_the_reference_has_a_place() -> None:
     pages = {
         f"python/{name.removeprefix('python/')}": text for name, text in python_pages().items()
