@@ -11,6 +11,7 @@ from typing import Any, Final, NamedTuple, Self, TypeVar
 
 from onceward.api.jobs import ENDED
 from onceward.app import App
+from onceward.conversion import plain_body
 from onceward.engine.memory import MemoryEngine
 from onceward.errors import BadInput, Unavailable
 from onceward.json_values import decode
@@ -178,10 +179,12 @@ class TestApp:
 
         Args:
             queue: Only messages of this queue.
-            body: Only messages with this body. A mapping selects bodies that have its members.
+            body: Only messages with this body. A mapping selects bodies that have its members, and
+                so does a dataclass, a struct or a Pydantic model.
             key: Only messages with this idempotency key.
             state: Only messages whose job is in this state, such as `scheduled`.
         """
+        body = plain_body(body)
         return [
             one
             for one in self._jobs()
@@ -313,9 +316,16 @@ class SyncTestApp:
         """See `TestApp.advance`."""
         return self.call(self._inner.advance(seconds))
 
-    def enqueued(self, queue: str | None = None, **wanted: Any) -> list[Enqueued]:
+    def enqueued(
+        self,
+        queue: str | None = None,
+        *,
+        body: Any = None,
+        key: str | None = None,
+        state: str | None = None,
+    ) -> list[Enqueued]:
         """See `TestApp.enqueued`."""
-        return self._inner.enqueued(queue, **wanted)
+        return self._inner.enqueued(queue, body=body, key=key, state=state)
 
     @contextmanager
     def inline(self) -> Iterator[None]:

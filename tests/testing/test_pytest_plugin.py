@@ -34,7 +34,12 @@ async def nap(job):
 """
 
 ASYNC = """
+from dataclasses import dataclass
 import shop
+
+@dataclass
+class Mail:
+    to: str
 
 async def test_time_passes(onceward_app):
     await shop.app.send("orders", {"item": "flaky", "to": "ann"}, key="1")
@@ -43,7 +48,8 @@ async def test_time_passes(onceward_app):
     assert (sent.key, sent.state) == ("1", "retrying")
     [done] = await onceward_app.advance(120)
     assert (done.state, done.job.result) == ("succeeded", "sold")
-    [mail] = onceward_app.enqueued("mails")
+    [mail] = onceward_app.enqueued("mails", body=Mail("ann"))
+    assert onceward_app.enqueued("mails", body=Mail("bob")) == []
     assert (mail.body, mail.delay_s, mail.state) == ({"to": "ann"}, 3600, "scheduled")
     assert [one.queue for one in await onceward_app.advance(3600)] == ["mails"]
     assert await shop.app.run(lambda tx: tx.get(("mailed", "ann")))
@@ -79,6 +85,7 @@ def test_plain_functions(onceward_sync_app):
     app.timers.set("later", queue="orders", body={"item": "sofa", "to": "bob"}, delay_s=10)
     app.advance(11)
     assert len(app.enqueued("orders", state="succeeded")) == 2
+    assert len(app.enqueued("orders", body={"item": "sofa"}, key=None)) == 1
     with app.inline():
         receipt = app.send("orders", {"item": "rug", "to": "cas"})
         assert app.job(receipt.id).result == "sold"
