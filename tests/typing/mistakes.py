@@ -6,7 +6,7 @@ from typing import TypedDict
 
 import msgspec
 
-from onceward import App, Job, JobFailed, Receipt, SyncJob, Transaction
+from onceward import App, Job, JobFailed, Receipt, SyncJob, Transaction, sync
 from onceward.client import ClaimedJob, Client
 
 app = App("memory://")
@@ -169,3 +169,16 @@ async def remote(client: Client) -> None:
     result: Mail = await client.jobs.result("id", Sent)  # mistake: type of a result of the client
     await client.send("mails", {"to": result.id}, keys="k")  # mistake: option of the client
     await worker.run()
+
+
+def synchronous(app: sync.App) -> None:
+    @app.handler("mails")
+    def send(job: SyncJob[Mail]) -> Sent:
+        return Sent(job.id, 1)
+
+    receipt = send.enqueue(Order(item="x"), delay_s=5)  # mistake: body in synchronous code
+    sent = send.result(receipt.id)
+    print(sent.to)  # mistake: field of a result in synchronous code
+    app.send("orders", {"item": "rug"}, prio=1)  # mistake: option in synchronous code
+    again: Sent = app.result(receipt.id, Mail)  # mistake: type of a result
+    app.run(lambda tx: app.rooms.map_set(tx, "b", "m", "k", again, create="yes"))  # mistake: create

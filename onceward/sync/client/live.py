@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, Unpack
 
 import msgspec
 
 from onceward import limits
 from onceward.api.room_changes import RoomOperation
 from onceward.api.rooms import RoomMember
+from onceward.client.rooms.acts import ActMembers
 from onceward.client.rooms.live import Live as AsyncLive
 from onceward.client.rooms.live import State
 from onceward.client.rooms.objects import Item, Subscriber, Unsubscribe
@@ -375,7 +376,7 @@ class Live(Root[AsyncLive]):
         joined."""
         return Room(self._portal, self._portal.run(self._target.join(id_, create=create)))
 
-    def act(self, do: str, table: str = "", **body: Any) -> Any:
+    def act(self, do: str, table: str = "", **body: Unpack[ActMembers]) -> Any:
         """Act at a table: `join`, `leave`, `move`, `ready` and the other operations of the HTTP
         API."""
         return self._portal.run(self._target.act(do, table, **body))
