@@ -23,7 +23,7 @@ from collections.abc import Callable, Sequence
 from enum import Enum
 from functools import cached_property
 from types import TracebackType
-from typing import Final, Literal, Self
+from typing import Any, Final, Literal, Self
 
 import msgspec
 
@@ -106,6 +106,37 @@ class Incarnation(msgspec.Struct, frozen=True):
     """When this incarnation started; 0 for the first one."""
 
 
+class Session(ABC):
+    """A transaction of the application on an SQL database that has the records as well. The commit
+    of records is part of it."""
+
+    connection: Any
+    """The connection of the driver, for statements of the application."""
+
+    @abstractmethod
+    def conflicts(self, error: BaseException) -> bool:
+        """Whether an error of a statement was caused by concurrent transactions."""
+
+    @abstractmethod
+    async def commit(
+        self,
+        writes: Sequence[Write],
+        now_ms: int,
+        visible: Callable[[Version], None] | None = None,
+    ) -> Version:
+        """End the transaction with a commit, as by `Engine.commit`. `Conflict` also means that the
+        database aborted the transaction. Raises errors of constraints, and `BadInput` if the
+        application has ended the transaction."""
+
+    @abstractmethod
+    async def rollback(self) -> None:
+        """Roll back. Idempotent."""
+
+    @abstractmethod
+    def discard(self) -> None:
+        """End the transaction without waiting, if it has not ended. Idempotent."""
+
+
 class Engine(ABC):
     """The interface of storage engines."""
 
@@ -176,6 +207,14 @@ class Engine(ABC):
     @abstractmethod
     async def close(self) -> None:
         """Finish pending calls and release all resources. Idempotent."""
+
+    async def session(self) -> Session:
+        """Begin a transaction for statements of the application. Raises `BadInput` if the engine
+        has no SQL database that the application can share, and `Unavailable`."""
+        raise BadInput(
+            "this database does not take SQL statements of the application: use PostgreSQL as "
+            "Onceward's database, or `job.sql_step` for another database"
+        )
 
     @abstractmethod
     async def get(self, keys: Sequence[Key], now_ms: int) -> list[Record | None]:

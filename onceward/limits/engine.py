@@ -73,3 +73,6 @@ RECONNECT_S_MAX = 1.0
 HINTS_MAX = 500
 HINT_PAUSE_S = 0.005
 LISTEN_S_MAX = 20.0
+# Connections for SQL statements of the application, and how long one may be idle in a transaction.
+SESSIONS = 8
+SESSION_IDLE_MS = 60_000

@@ -221,7 +221,7 @@ class Store:
                         raise
                     except Exception as raised:
                         error = raised
-                    await self.end(tx, write=error is None, end_turn=end_turn)
+                    await self.end(tx, write=error is None, end_turn=end_turn, error=error)
                 except Conflict:
                     self.meters.count("conflicts")
                     await self.pause_before(attempt)
@@ -229,6 +229,8 @@ class Store:
                 except TooLarge as too_large:
                     raise too_large from error
                 finally:
+                    if tx.session is not None:
+                        tx.session.discard()
                     if tx.end_hooks:
                         self._lost(tx)
                 if error is not None:
@@ -250,14 +252,25 @@ class Store:
         return tx
 
     async def end(
-        self, tx: Transaction, *, write: bool = True, end_turn: Callable[[], None] | None = None
+        self,
+        tx: Transaction,
+        *,
+        write: bool = True,
+        end_turn: Callable[[], None] | None = None,
+        error: BaseException | None = None,
     ) -> None:
-        """Commit a transaction, or with `write=False` only validate its reads.
+        """Commit a transaction, or with `write=False` only validate its reads. `error` is the
+        reason not to write.
 
         Raises `Conflict` if a read has changed; nothing is written then.
         """
         if not write:
             tx.hooks.clear()
+            if tx.session is not None:
+                await tx.session.rollback()
+                if error is not None and tx.session.conflicts(error):
+                    raise Conflict(f"the database aborted a statement: {error}") from error
+                tx.session = None
         try:
             await self._commit(tx, tx.finish(write=write), end_turn)
         except Conflict:
@@ -273,7 +286,7 @@ class Store:
     async def _commit(
         self, tx: Transaction, writes: list[Write], end_turn: Callable[[], None] | None
     ) -> None:
-        if not writes:
+        if not writes and tx.session is None:
             for hook in tx.hooks:
                 hook()
             return
@@ -289,14 +302,17 @@ class Store:
             if end_turn is not None:
                 end_turn()
 
-        if type(writes[0]) is Check:  # checks come last, so there are no writes
+        if (
+            tx.session is None and type(writes[0]) is Check
+        ):  # checks come last, so there are no writes
             await self._validate(writes, tx.now_ms)
             for hook in tx.hooks:
                 hook()
             return
         begun_ns = self.clock.elapsed_ns()
         try:
-            version = await self.engine.commit(writes, tx.now_ms, visible)
+            commit = self.engine.commit if tx.session is None else tx.session.commit
+            version = await commit(writes, tx.now_ms, visible)
         except EngineStopped:
             self.on_stopped()
             raise

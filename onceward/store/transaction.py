@@ -14,6 +14,7 @@ from onceward.engine.base import (
     Incarnation,
     Put,
     Record,
+    Session,
     Write,
     admit_scan,
 )
@@ -65,6 +66,8 @@ class Transaction:
         """Values that functions of this transaction leave for hooks at its end."""
         self.job = ""
         """The id of the job whose handler uses this transaction, or an empty string."""
+        self.session: Session | None = None
+        """The SQL transaction that ends with this one, once the application has asked for it."""
         self._engine = engine
         self._heads = heads
         self._checked: dict[Key, None] = {}
@@ -109,6 +112,23 @@ class Transaction:
             if record is not None and key not in self._heads.records:
                 self._heads.put(record)
         return None if record is None else decode(record.value, type, key)
+
+    async def sql(self) -> Any:
+        """The connection of the SQL transaction that ends with this one. Raises `BadInput` if the
+        database has no SQL, and `Unavailable`."""
+        self._must_be_running()
+        if self.session is None:
+            await self._begin_session()
+        assert self.session is not None
+        return self.session.connection
+
+    async def _begin_session(self) -> None:
+        session = await self._engine.session()
+        if self._finished or self.session is not None:  # a concurrent call was faster
+            session.discard()
+            self._must_be_running()
+        else:
+            self.session = session
 
     async def has(self, key: Key) -> bool:
         """Whether a record exists, even if it is damaged. Checked at the commit, as by `get`."""

@@ -103,6 +103,16 @@ class UserTransaction(UserWrites):
     def __init__(self, tx: Transaction) -> None:
         self._tx: Transaction = tx
 
+    async def sql(self) -> Any:
+        """A connection of asyncpg to Onceward's PostgreSQL database, in a READ COMMITTED
+        transaction. Its statements and the writes of this transaction commit together or not at
+        all.
+
+        Reads of the connection are not validated: lock rows that you decide from (`SELECT … FOR
+        UPDATE`). Do not commit or roll back. Raises `BadInput` on other databases.
+        """
+        return await self._tx.sql()
+
     @overload
     async def get(self, key: Key, *, cached: bool = False) -> Any: ...
     @overload

@@ -197,6 +197,14 @@ class Attempt:
         """Run the handler once and commit the results; returns whether any commit succeeded."""
         self._run = Run(self._threads) if self.handler.plain else None
         jobs = [self._job(one) for one in held]
+        try:
+            return await self._run_jobs(held, jobs, conflicts)
+        finally:
+            for job in jobs:
+                if job.begun is not None and job.begun.session is not None:
+                    job.begun.session.discard()
+
+    async def _run_jobs(self, held: list[Held], jobs: list[Job], conflicts: int) -> bool:
         begun_ns = self._store.clock.elapsed_ns()
         claims = [(one.claim.id, one.claim.attempt, one.claim.trace) for one in held]
         with tracing.processing(self.handler.queue, claims, batch=bool(self.handler.batch)) as span:
@@ -257,6 +265,7 @@ class Attempt:
             steps=one.steps,
             insist=one.lease.insist,
             run=self._run,
+            batch=bool(self.handler.batch),
         )
 
     async def _handle(
@@ -330,7 +339,7 @@ class Attempt:
                 return True
             if job.begun is not None:
                 # An error caused by outdated reads does not count: check them first.
-                await self._store.end(job.begun, write=False)
+                await self._store.end(job.begun, write=False, error=error)
         except Conflict as conflict:
             self._conflict = conflict
             if job_key(job.id) in conflict.details.get("keys", ()):  # type: ignore[operator]

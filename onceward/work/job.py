@@ -132,11 +132,13 @@ class Job(JobFields[Body], Generic[Body]):
         steps: Steps | None = None,
         insist: Callable[[], int] = lambda: limits.LEASE_MS_MAX,
         run: Run | None = None,
+        batch: bool = False,
     ) -> None:
         """`steps` are already loaded steps; `insist` raises if the lease has ended, and returns its
         remaining time; `run` has the thread of a plain handler."""
         super().__init__(claim, body)
         self._run_number = claim.number
+        self._batch = batch
         self.steps = {} if steps is None and not claim.stepped else steps
         """The recorded steps; None before they are loaded."""
         self.failure: BaseException | None = None
@@ -172,6 +174,18 @@ class Job(JobFields[Body], Generic[Body]):
             self._tx = self._store.begin()
             self._tx.job = self.id
         return self._tx
+
+    async def sql(self) -> Any:
+        """A connection of asyncpg to Onceward's PostgreSQL database: its statements, `job.tx` and
+        the end of the job commit together or not at all. See `Transaction.sql`.
+
+        Like `job.tx`, it comes after all steps. In plain handlers, run its methods with `job.call`.
+        If the database aborts a statement or the commit because of concurrent transactions, the
+        handler runs again. Raises `BadInput` on other databases and in batches.
+        """
+        if self._batch:
+            raise BadInput("a job of a batch cannot use job.sql: its transaction is its own")
+        return await self._begin().sql()
 
     @property
     def begun(self) -> Transaction | None:

@@ -107,6 +107,7 @@ class SyncJob(JobFields[Body], Generic[Body]):
         return self._run.call(self._job.sql_step, database, fn, *args, name=name)
 
     sleep = _Waiting(Job.sleep)
+    sql = _Waiting(Job.sql)
     send = _Waiting(Job.send)
     reopen = _Waiting(Job.reopen)
 

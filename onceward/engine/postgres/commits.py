@@ -114,7 +114,7 @@ class Commits:
         """
         self._links = Links(connect, lanes)
         self._lanes = Lanes(self._run, cut, lanes)
-        self._changed = changed
+        self.changed = changed
         self._asking: set[asyncio.Task[None]] = set()
         self._closing = False
 
@@ -203,7 +203,7 @@ class Commits:
         """Resolve a batch whose response was lost, or send its members again."""
         members = batch.members
         try:
-            verdicts = await self._settle(batch, lost)
+            verdicts = await self.settle(batch, lost)
             if verdicts is not None:
                 self._answer(members, verdicts)
                 return
@@ -211,7 +211,7 @@ class Commits:
             text = error.message
             _fail(members, lambda: OutcomeUnknown(text))
             for member in members:
-                self._changed(member.writes, False)
+                self.changed(member.writes, False)
         except Exception as error:
             _fail_unexpectedly(members, error)
         else:
@@ -226,8 +226,9 @@ class Commits:
             else:
                 _fail([member], lambda: Unavailable(text))
 
-    async def _settle(self, batch: Batch, lost: LostBatch) -> list[int | Conflict] | None:
-        """Query the outcome until the server responds, up to a time limit."""
+    async def settle(self, batch: Batch, lost: LostBatch) -> list[int | Conflict] | None:
+        """Query the outcome of a batch until the server responds, up to a time limit. None: it will
+        never be applied. Raises `OutcomeUnknown`."""
         pause_ms = 1
         until_ns = boot_ns() + limits.OUTCOME_MS_MAX * 1_000_000
         while boot_ns() < until_ns:
@@ -254,7 +255,7 @@ class Commits:
                 if not done.done():
                     done.set_exception(verdict)
                 continue
-            self._changed(member.writes, not done.done())
+            self.changed(member.writes, not done.done())
             if done.done():
                 continue
             try:

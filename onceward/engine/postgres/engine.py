@@ -12,6 +12,7 @@ from onceward.engine.base import (
     Engine,
     Incarnation,
     Record,
+    Session,
     Version,
     Watch,
     Write,
@@ -24,9 +25,10 @@ from onceward.engine.postgres.batch import Member, admit_time
 from onceward.engine.postgres.commits import CommitLink, Commits
 from onceward.engine.postgres.hints import HashedWatchers, Hints
 from onceward.engine.postgres.incarnation import Incarnations, warn_of_unsafe_standbys
-from onceward.engine.postgres.link import Link, Lost, Rejected, Target, cannot_connect
+from onceward.engine.postgres.link import Link, Links, Lost, Rejected, Target, cannot_connect
 from onceward.engine.postgres.reads import Reads
 from onceward.engine.postgres.schema import migrate
+from onceward.engine.postgres.sessions import PostgresSession, SessionLink
 from onceward.errors import CannotOpen, Unavailable
 from onceward.keys import Key
 
@@ -91,6 +93,7 @@ class PostgresEngine(Engine):
             self._hints.tell,
         )
         self._reads = Reads(self._connect, target.schema, self._readers)
+        self._sessions = self._links_of_sessions(target)
         self._hints.open()
         self._opened = True
         forks.watch(self)
@@ -121,7 +124,7 @@ class PostgresEngine(Engine):
             return
         self._opened = False
         async with AsyncExitStack() as closing:  # close all of them, even if one raises
-            for part in (self._hints, self._reads, self._commits):
+            for part in (self._hints, self._reads, self._commits, self._sessions):
                 closing.push_async_callback(part.close)
 
     async def get(self, keys: Sequence[Key], now_ms: int) -> list[Record | None]:
@@ -164,6 +167,21 @@ class PostgresEngine(Engine):
         done: asyncio.Future[Version] = asyncio.get_running_loop().create_future()
         self._commits.add(Member(writes, now_ms, size_bytes, visible, done))
         return await done
+
+    def _links_of_sessions(self, target: Target) -> Links[SessionLink]:
+        return Links(
+            lambda: SessionLink.connect(target, self._answer_s, self._incarnations),
+            limits.SESSIONS,
+        )
+
+    async def move_sessions(self, target: Target) -> None:
+        """Use another address of the same database for sessions, for tests."""
+        await self._sessions.close()
+        self._sessions = self._links_of_sessions(target)
+
+    async def session(self) -> Session:
+        self._must_be_open()
+        return await PostgresSession.begin(self._sessions, self._commits)
 
     async def _check(
         self,

@@ -8,7 +8,7 @@ import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
-from typing import Any, Final, Generic, NamedTuple, Protocol, Self, TypeVar
+from typing import Any, ClassVar, Final, Generic, NamedTuple, Protocol, Self, TypeVar
 from urllib.parse import SplitResult, parse_qsl, urlencode, urlsplit
 
 import asyncpg  # type: ignore[import-untyped]
@@ -136,6 +136,9 @@ class Admission(Protocol):
 class Link:
     """One connection, for one statement at a time."""
 
+    ready: ClassVar[str] = _GET_READY
+    """The first statement."""
+
     def __init__(
         self, connection: Any, answer_s: float, admission: Admission | None = None
     ) -> None:
@@ -175,7 +178,7 @@ class Link:
 
     async def _get_ready(self, target: Target) -> None:
         """Prepare the connection before its first use."""
-        [(standby, *_)] = await self.fetch(_GET_READY)
+        [(standby, *_)] = await self.fetch(self.ready)
         if standby:
             raise CannotOpen(
                 f"{target.label} is a read-only standby. Use the URL of the primary.",

@@ -46,7 +46,7 @@ async def values(engine: PostgresEngine, *keys: tuple[str, str]) -> list[bytes |
 def told_by(engine: PostgresEngine) -> list[bool]:
     """Of which changes watches are hinted from now on: whether their callers know of them."""
     told: list[bool] = []
-    engine._commits._changed = lambda _, own: told.append(own)
+    engine._commits.changed = lambda _, own: told.append(own)
     return told
 
 

@@ -1,0 +1,268 @@
+"""SQL of the application, records and the end of a job in one transaction of PostgreSQL."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import asyncpg
+import pytest
+
+import onceward
+from onceward.testing.postgres import PostgresServer
+from tests.sql.cutting import Cutter
+from tests.sql.shops import run
+
+WAIT_S = 60.0
+STRIDE = 13
+
+
+@pytest.fixture
+def table(server: PostgresServer, schema: str) -> str:
+    """A table of the application."""
+    run(server.url, f"CREATE TABLE {schema}_paid (job text PRIMARY KEY)")
+    return f"{schema}_paid"
+
+
+@pytest.fixture
+async def app(url: str) -> AsyncIterator[onceward.App]:
+    async with onceward.App(url, slots=2) as app:
+        yield app
+
+
+def rows(server: PostgresServer, table: str) -> list[Any]:
+    return [job for (job,) in run(server.url, f"SELECT job FROM {table} ORDER BY job")]
+
+
+async def outcome(app: onceward.App, body: Any = None) -> Any:
+    async with asyncio.timeout(WAIT_S):
+        return await app.wait((await app.send("q", body)).id)
+
+
+async def test_statements_records_and_the_end_of_a_job_commit_together(
+    url: str, server: PostgresServer, table: str
+) -> None:
+    app = onceward.App(url, slots=2)
+
+    @app.handler("q", attempts_max=1)
+    async def work(job: onceward.Job) -> str:
+        connection = await job.sql()
+        assert connection is await job.sql()
+        assert await connection.fetchval("SHOW enable_seqscan") == "on"
+        assert await connection.fetchval("SHOW transaction_isolation") == "read committed"
+        await connection.execute(f"INSERT INTO {table} VALUES ($1)", job.id)
+        job.tx.put(("paid", job.id), 1)
+        await job.send("next", job.id)
+        if job.body == "fail":
+            raise RuntimeError("no")
+        return "paid"
+
+    async with app:
+        paid = await outcome(app)
+        failed = await outcome(app, "fail")
+        assert (paid.state, paid.result, failed.state) == ("succeeded", "paid", "failed")
+        records = await app.run(lambda tx: tx.scan("paid"))
+        assert len(records) == len(await app.claim("next", "w", lease_s=9, max=9)) == 1
+    assert [row.key[1] for row in records] == rows(server, table)
+
+
+async def test_a_transaction_of_the_application_has_statements(
+    app: onceward.App, server: PostgresServer, table: str
+) -> None:
+    async def pay(tx: onceward.Transaction, name: str) -> None:
+        connection = await tx.sql()
+        await connection.execute(f"INSERT INTO {table} VALUES ($1)", name)
+        tx.put(("paid", name), 1)
+
+    async def only_sql(tx: onceward.Transaction) -> None:
+        await (await tx.sql()).execute(f"INSERT INTO {table} VALUES ('sql')")
+
+    async def broken(tx: onceward.Transaction) -> None:
+        await pay(tx, "broken")
+        raise KeyError
+
+    await app.run(lambda tx: pay(tx, "a"))
+    await app.run(only_sql)
+    with pytest.raises(KeyError):
+        await app.run(broken)
+    with pytest.raises(asyncpg.UniqueViolationError):
+        await app.run(lambda tx: pay(tx, "a"))
+    assert rows(server, table) == ["a", "sql"]
+    assert [row.key[1] for row in await app.run(lambda tx: tx.scan("paid"))] == ["a"]
+
+
+async def test_conflicts_of_records_and_of_rows_run_the_function_again(
+    app: onceward.App, server: PostgresServer, table: str
+) -> None:
+    run(server.url, f"INSERT INTO {table} VALUES ('a'), ('b')")
+    runs = 0
+
+    async def changed(tx: onceward.Transaction) -> None:
+        nonlocal runs
+        runs += 1
+        await (await tx.sql()).execute(f"INSERT INTO {table} VALUES ('run {runs}')")
+        count = await tx.get(("count", "1")) or 0
+        if runs == 1:
+            await app.run(_write)
+        tx.put(("count", "1"), count + 1)
+
+    async def _write(tx: onceward.Transaction) -> None:
+        tx.put(("count", "1"), 5)
+
+    await app.run(changed)
+    assert await app.run(lambda tx: tx.get(("count", "1"))) == 6
+    assert rows(server, table) == ["a", "b", "run 2"]
+
+    locked = [asyncio.Event(), asyncio.Event()]
+    tries = 0
+
+    async def deadlock(tx: onceward.Transaction, mine: int) -> None:
+        nonlocal tries
+        tries += 1
+        connection = await tx.sql()
+        lock = f"SELECT FROM {table} WHERE job = $1 FOR UPDATE"
+        await connection.execute(lock, "ab"[mine])
+        locked[mine].set()
+        await locked[1 - mine].wait()
+        await connection.execute(lock, "ab"[1 - mine])
+        tx.put(("done", str(mine)), 1)
+
+    async with asyncio.timeout(WAIT_S):
+        await asyncio.gather(*[app.run(lambda tx, n=n: deadlock(tx, n)) for n in range(2)])
+    assert tries >= 3
+
+
+async def test_a_handler_that_the_server_aborts_runs_again_in_the_same_attempt(
+    url: str, server: PostgresServer, table: str
+) -> None:
+    app = onceward.App(url, slots=2)
+    runs = 0
+
+    @app.handler("q", attempts_max=1)
+    async def work(job: onceward.Job) -> int:
+        nonlocal runs
+        runs += 1
+        connection = await job.sql()
+        await connection.execute(f"INSERT INTO {table} VALUES ($1)", str(runs))
+        if runs == 1:
+            await connection.execute("DO $$ BEGIN RAISE SQLSTATE '40001'; END $$")
+        return job.attempt
+
+    async with app:
+        job = await outcome(app)
+    assert (job.state, job.result, runs) == ("succeeded", 1, 2)
+    assert rows(server, table) == ["2"]
+
+
+async def test_misuse_of_the_connection_fails_the_attempt_and_writes_nothing(
+    url: str, server: PostgresServer, table: str
+) -> None:
+    app = onceward.App(url, slots=2)
+
+    @app.handler("q", attempts_max=1)
+    async def work(job: onceward.Job) -> None:
+        connection = await job.sql()
+        await connection.execute(f"INSERT INTO {table} VALUES ($1)", job.id)
+        if job.body == "restart":
+            await connection.execute("ROLLBACK")
+            await connection.execute("BEGIN")
+        elif job.body == "rollback":
+            await connection.execute("ROLLBACK")
+        elif job.body == "step":
+            await job.step("late", print)
+        elif job.body == "sleep":
+            await job.sleep(1)
+        elif job.body == "deferred":
+            await connection.execute(
+                f"ALTER TABLE {table} ADD CONSTRAINT c FOREIGN KEY (job) REFERENCES {table}_2 "
+                "DEFERRABLE INITIALLY DEFERRED"
+            )
+        else:
+            try:
+                await connection.execute("SELECT 1 / 0")
+            except asyncpg.DivisionByZeroError:
+                pass
+
+    @app.handler("many", attempts_max=1, batch=2)
+    async def batch(jobs: list[onceward.Job]) -> None:
+        await jobs[0].sql()
+
+    words = {
+        "restart": "leave COMMIT and ROLLBACK to Onceward",
+        "rollback": "leave COMMIT and ROLLBACK to Onceward",
+        "caught": "Use a savepoint",
+        "step": "comes after the first use of job.tx",
+        "sleep": "comes after the first use of job.tx",
+    }
+    async with app:
+        for body, why in words.items():
+            job = await outcome(app, body)
+            assert (job.state, why in job.reason) == ("failed", True), (body, job.reason)
+        job = await app.wait((await app.send("many", 1)).id)
+        assert "a job of a batch cannot use job.sql" in job.reason
+        # The next transactions have usable connections.
+        await app.run(lambda tx: tx.sql())
+    assert rows(server, table) == []
+
+
+async def test_a_constraint_that_is_checked_at_the_commit_is_a_failure(
+    app: onceward.App, server: PostgresServer, table: str
+) -> None:
+    run(
+        server.url,
+        f"CREATE TABLE {table}_line (job text REFERENCES {table} DEFERRABLE INITIALLY DEFERRED)",
+    )
+
+    async def orphan(tx: onceward.Transaction) -> None:
+        await (await tx.sql()).execute(f"INSERT INTO {table}_line VALUES ('x')")
+        tx.put(("a", "b"), 1)
+
+    with pytest.raises(asyncpg.ForeignKeyViolationError):
+        await app.run(orphan)
+    assert await app.run(lambda tx: tx.get(("a", "b"))) is None
+
+
+async def test_other_databases_have_no_connection() -> None:
+    async with onceward.App("memory://") as app:
+        with pytest.raises(onceward.BadInput, match="use PostgreSQL as Onceward's database"):
+            await app.run(lambda tx: tx.sql())
+
+
+@pytest.mark.outage
+@pytest.mark.parametrize("after", [False, True], ids=["lost", "arrives"])
+async def test_a_shared_commit_takes_effect_once_wherever_it_is_cut(
+    after: bool, url: str, server: PostgresServer, table: str, soak: bool
+) -> None:
+    number, cut = 0, True
+    app = onceward.App(url, slots=1)
+
+    async def pay(tx: onceward.Transaction, name: str) -> None:
+        await (await tx.sql()).execute(f"INSERT INTO {table} VALUES ($1)", name)
+        tx.put(("paid", name), 1)
+
+    async def paid(name: str) -> Any:
+        return await app.run(lambda tx: tx.get(("paid", name)))
+
+    async with app:
+        while cut:
+            name = f"{number:04d}"
+            async with Cutter(server.port, number, after=after) as cutter:
+                # Only the sessions are cut: everything else has connections of its own.
+                target = app.engine.target  # type: ignore[attr-defined]
+                dsn = target.dsn.replace(f":{server.port}/", f":{cutter.port}/")
+                await app.engine.move_sessions(target._replace(dsn=dsn))  # type: ignore[attr-defined]
+                async with asyncio.timeout(WAIT_S):
+                    while not await paid(name):
+                        try:
+                            await app.run(lambda tx, name=name: pay(tx, name))
+                        except onceward.Unavailable:
+                            await asyncio.sleep(0)
+                        except asyncpg.UniqueViolationError:
+                            raise AssertionError((number, cutter.passed)) from None
+                        except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError):
+                            pass  # of a statement of the application
+                cut = cutter.cut
+            found = [row.key[1] for row in await app.run(lambda tx: tx.scan("paid", limit=900))]
+            assert name in found, (number, cutter.passed)
+            assert rows(server, table) == found
+            number += 1 if soak else STRIDE
+    assert number > 30
