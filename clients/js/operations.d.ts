@@ -1548,6 +1548,11 @@ export interface LocksAcquireOptions extends CallOptions {
    * that a client can retry after a timeout.
    */
   request?: string | null;
+  /**
+   * Whether the waiter keeps its place in the queue when the wait is over, for another request
+   * with the same `request`. It keeps the place until its lease ends.
+   */
+  keepPlace?: boolean;
 }
 
 /** Options of `locks.renew`. */

@@ -27,6 +27,9 @@ class AcquireLocks(Body):
     request: str | None = None
     """26 letters and digits, chosen by the client. Requests with the same value are one request,
     so that a client can retry after a timeout."""
+    keep_place: bool = False
+    """Whether the waiter keeps its place in the queue when the wait is over, for another request
+    with the same `request`. It keeps the place until its lease ends."""
 
 
 class HeldLocks(msgspec.Struct):

@@ -20,7 +20,7 @@ from onceward.client.operations.timers import TimersOperations
 from onceward.client.queues import Queues
 from onceward.client.rooms.live import Credentials, Live
 from onceward.client.tables import Tables
-from onceward.client.transport import Transport, problem
+from onceward.client.transport import CONNECT_S, Transport, problem
 from onceward.client.work import Handler, Worker, WorkerKeywords
 from onceward.clock import Clock
 from onceward.errors import OncewardError
@@ -41,15 +41,29 @@ class Client(Transport):
         url: str,
         *,
         key: str | None = None,
-        patience_s: float = 60.0,
+        patience_s: float | None = None,
+        connect_s: float = CONNECT_S,
         connections: int = 100,
         clock: Clock | None = None,
         ids: Ids | None = None,
     ) -> None:
-        """`key` is an API key or a token. Requests without a response are repeated for
-        `patience_s`. Raises `BadInput`."""
+        """Raises `BadInput`.
+
+        Args:
+            key: An API key or a token.
+            patience_s: How long a request without a response is repeated. It is the time limit of
+                a call, in addition to its `wait_s`. Default: 5, and 60 in workers.
+            connect_s: The time limit of a connection to the server.
+            connections: The maximum number of connections.
+        """
         super().__init__(
-            url, key=key, patience_s=patience_s, connections=connections, clock=clock, ids=ids
+            url,
+            key=key,
+            patience_s=patience_s,
+            connect_s=connect_s,
+            connections=connections,
+            clock=clock,
+            ids=ids,
         )
         self.messages = MessagesOperations(self)
         self.jobs = Jobs(self)

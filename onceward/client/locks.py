@@ -1,20 +1,23 @@
 """The namespace `client.locks`: the operations on locks, and locks that are renewed while held."""
 
 import asyncio
+import math
 from collections.abc import Sequence
 from types import TracebackType
 from typing import Any
 
 from onceward import limits
-from onceward.api.arguments import as_list
+from onceward.api.arguments import as_list, in_ms
 from onceward.api.locks import HeldLocks
 from onceward.client.operations.locks import LocksOperations
 from onceward.clock import Clock
-from onceward.errors import BadInput, LockLost, OncewardError
+from onceward.errors import BadInput, LockHeld, LockLost, OncewardError
 from onceward.quantities import milliseconds
 
 _RENEWALS_PER_LEASE = limits.LOCK_RENEWALS_PER_LEASE
 _TRIES_PER_LEASE = limits.LOCK_TRIES_PER_LEASE
+# How long one request of a long wait takes: less than the time limits of proxies.
+_WAIT_S = 20.0
 
 
 class Locks(LocksOperations):
@@ -26,7 +29,7 @@ class Locks(LocksOperations):
         *,
         owner: str = "",
         lease_s: float = limits.LOCK_LEASE_MS / 1000,
-        wait_s: float = 0.0,
+        wait_s: float | None = 0.0,
         capacity: int = 1,
     ) -> "HeldLock":
         """Hold locks during an `async with`, and renew their lease.
@@ -34,8 +37,60 @@ class Locks(LocksOperations):
         The arguments are those of `acquire`. The context raises its errors when it is entered, and
         `LockLost` if the lease ends too early.
         """
-        asked = {"owner": owner, "wait_s": wait_s, "capacity": capacity}
+        asked: dict[str, Any] = {"owner": owner, "wait_s": wait_s, "capacity": capacity}
         return HeldLock(self, self._transport.clock, names, lease_s, asked)
+
+    async def acquire(
+        self,
+        names: Sequence[str],
+        *,
+        owner: str = "",
+        lease_s: float = limits.LOCK_LEASE_MS / 1000,
+        wait_s: float | None = 0.0,
+        capacity: int = 1,
+        request: str | None = None,
+        keep_place: bool = False,
+    ) -> HeldLocks:
+        """Acquire locks, all or none.
+
+        - `names`: The names of the locks.
+        - `owner`: The name of the holder, shown with the lock.
+        - `lease_s`: The length of the lease.
+        - `wait_s`: How long to wait for the locks; None waits without a limit. A long wait is made
+          of several requests, which keep the place in the queue of the lock.
+        - `capacity`: How many holders a name can have at the same time.
+        - `request`: 26 letters and digits, chosen by the client. Calls with the same value are one
+          request.
+        - `keep_place`: Whether to keep the place in the queue when the wait is over, for another
+          call with the same `request`.
+
+        Raises `LockHeld`, `TooManyWaiters`, `LockLost`, `BadInput` (bad_name, bad_key,
+        lock_capacity).
+        """
+        clock = self._transport.clock
+        asked: dict[str, Any] = {"owner": owner, "lease_s": lease_s, "capacity": capacity}
+        if wait_s is not None and in_ms("wait_s", wait_s) <= limits.WAIT_MS_MAX:
+            return await super().acquire(
+                names, wait_s=wait_s, request=request, keep_place=keep_place, **asked
+            )
+        request = self._transport.ids.new() if request is None else request
+        begun_ns = clock.elapsed_ns()
+        while True:
+            left_s = math.inf
+            if wait_s is not None:
+                left_s = max(wait_s - (clock.elapsed_ns() - begun_ns) / 1e9, 0.0)
+            more = left_s > _WAIT_S
+            try:
+                return await super().acquire(
+                    names,
+                    wait_s=min(left_s, _WAIT_S),
+                    request=request,
+                    keep_place=more or keep_place,
+                    **asked,
+                )
+            except LockHeld:
+                if not more:
+                    raise
 
 
 class HeldLock:
@@ -46,7 +101,7 @@ class HeldLock:
 
     def __init__(
         self,
-        locks: LocksOperations,
+        locks: Locks,
         clock: Clock,
         names: Sequence[str],
         lease_s: float,

@@ -2,7 +2,9 @@
 
 import asyncio
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import cache
 from io import BytesIO
@@ -40,9 +42,28 @@ AWAY_S_MAX = 0.8
 reconnects within a second of the server's return. Clients spread theirs over the whole pause."""
 PROXY_STATUSES = frozenset((502, 503, 504))
 """Statuses of proxies that cannot reach their server."""
-# The time limit of one request, in addition to the time that it asks the server to wait.
+PATIENCE_S = 5.0
+"""How long a call may take by default, in addition to the time that it asks the server to wait.
+Requests of web applications call the client, so they fail soon if the server cannot be reached."""
+CONNECT_S = 2.0
+"""How long a connection may take by default."""
+WORKER_PATIENCE_S = 60.0
+"""How long workers repeat requests by default: they have results to report."""
+# The time limits of one request, in addition to the time that it asks the server to wait.
 _ANSWER_S = 30.0
+_ANSWER_S_MIN = 1.0
+_patience_s: ContextVar[float] = ContextVar("patience_s", default=PATIENCE_S)
 _PIECE_BYTES = 1 << 16
+
+
+@contextmanager
+def patient(seconds: float) -> Iterator[None]:
+    """Repeat requests for longer, with clients whose patience is the default."""
+    before = _patience_s.set(seconds)
+    try:
+        yield
+    finally:
+        _patience_s.reset(before)
 
 
 @dataclass(slots=True)
@@ -63,7 +84,8 @@ class Transport:
         url: str,
         *,
         key: str | None,
-        patience_s: float,
+        patience_s: float | None,
+        connect_s: float,
         connections: int,
         clock: Clock | None,
         ids: Ids | None,
@@ -78,7 +100,12 @@ class Transport:
         self._url = url.rstrip("/")
         self._key = key
         self._headers = {"Authorization": f"Bearer {key}"} if key else {}
-        self._patience_s = milliseconds(patience_s, "patience") / 1000
+        self._patience_s = (
+            None if patience_s is None else milliseconds(patience_s, "patience_s") / 1000
+        )
+        self._connect_s = milliseconds(connect_s, "connect_s") / 1000
+        if not self._connect_s:
+            raise BadInput("connect_s must be more than 0: it limits the time of a connection")
         self._connections = connections
         self._session: aiohttp.ClientSession | None = None
         self.opens_itself = False
@@ -91,7 +118,7 @@ class Transport:
             self._session = aiohttp.ClientSession(
                 headers=self._headers,
                 connector=aiohttp.TCPConnector(limit=self._connections),
-                timeout=aiohttp.ClientTimeout(total=None),
+                timeout=aiohttp.ClientTimeout(total=None, sock_connect=self._connect_s),
             )
             # aiohttp would repeat a DELETE silently, and the error of the second request could not
             # be distinguished from success.
@@ -227,7 +254,8 @@ class Transport:
             sent["Idempotency-Key"] = key
         if (trace := tracing.current()) is not None:
             sent |= trace.headers
-        until_ns = self.clock.elapsed_ns() + int((self._patience_s + wait_s) * 1e9)
+        left_s = patience_s = _patience_s.get() if self._patience_s is None else self._patience_s
+        until_ns = self.clock.elapsed_ns() + int((patience_s + wait_s) * 1e9)
         known: Any = type
         decode = _decoder(known).decode
         tries = 0
@@ -235,7 +263,9 @@ class Transport:
             error: OncewardError
             away, after_s = True, 0.0
             try:
-                status, raw, after = await self._once(method, address, data, sent, wait_s)
+                status, raw, after = await self._once(
+                    method, address, data, sent, wait_s + self._limit_s(left_s, first=not tries)
+                )
                 if status < 300:
                     return decode(raw)  # type: ignore[no-any-return]
                 error, after_s = problem(status, raw), after
@@ -245,7 +275,9 @@ class Transport:
                 # From a proxy; the server may have done it, unless the request was throttled.
                 course.lost = course.lost or status != 429
             except (aiohttp.ClientError, TimeoutError, ConnectionError) as lost:
-                refused = isinstance(lost, aiohttp.ClientConnectorError)
+                refused = isinstance(
+                    lost, aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError
+                )
                 # Without a connection, the request was not sent.
                 course.lost = course.lost or not refused
                 what = "cannot connect to" if refused else "no response from"
@@ -260,6 +292,11 @@ class Transport:
             if over or (course.lost and course.once):
                 raise error
             await self.clock.sleep(pause_s)
+            left_s = (until_ns - self.clock.elapsed_ns()) / 1e9 - wait_s
+
+    def _limit_s(self, left_s: float, *, first: bool) -> float:
+        """The time limit of a request. The first one has some time without any patience."""
+        return min(max(left_s, PATIENCE_S if first else _ANSWER_S_MIN), _ANSWER_S)
 
     def _pause_s(self, tries: int, *, away: bool) -> float:
         pause_s: float = _PAUSE_S_MIN * 2 ** min(tries, 30)
@@ -268,7 +305,7 @@ class Transport:
         return min(pause_s, _PAUSE_S_MAX) * (0.5 + self.ids.fraction() / 2)
 
     async def _once(
-        self, method: str, address: str, data: bytes | None, headers: dict[str, str], wait_s: float
+        self, method: str, address: str, data: bytes | None, headers: dict[str, str], limit_s: float
     ) -> tuple[int, bytes, float]:
         if self._session is None:
             if not self.opens_itself:
@@ -278,7 +315,7 @@ class Transport:
         # A large body is sent in pieces, so that the event loop is not blocked.
         whole = data is None or len(data) <= _PIECE_BYTES
         async with (
-            asyncio.timeout(wait_s + _ANSWER_S),
+            asyncio.timeout(limit_s),
             # No redirects: they would turn a POST into a GET.
             self._session.request(
                 method,
@@ -329,7 +366,9 @@ _MEMBERS = ("type", "title", "status", "detail", "code", "retry")
 
 
 def _why(lost: Exception) -> str:
-    if isinstance(lost, TimeoutError) and not str(lost):
+    if isinstance(lost, aiohttp.ConnectionTimeoutError) or (
+        isinstance(lost, TimeoutError) and not str(lost)
+    ):
         return "timed out"
     if isinstance(lost, aiohttp.ClientSSLError):
         return f"TLS failed: {getattr(lost, 'os_error', lost)}"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 from onceward import limits, tracing
 from onceward.api.jobs import ClaimedJob
-from onceward.client.transport import AWAY_S_MAX
+from onceward.client.transport import AWAY_S_MAX, WORKER_PATIENCE_S, patient
 from onceward.errors import BadInput, Fail, NoSuchJob, OncewardError, Retry, StaleToken, Unavailable
 from onceward.functions import admit_async
 from onceward.quantities import milliseconds
@@ -83,6 +83,10 @@ class Worker:
     async def run(self) -> None:
         """Work until `stop`. If it is cancelled, other workers get the running jobs when the
         leases end."""
+        with patient(WORKER_PATIENCE_S):
+            await self._work()
+
+    async def _work(self) -> None:
         stopping = asyncio.create_task(self._stopping.wait())
         pause_s = 0.1
         try:

@@ -194,3 +194,45 @@ async def test_a_lock_is_held_through_a_crash_of_the_server(tmp_path: Path) -> N
                 assert (status.held, status.token) == (1, lock.token)
             async with client.locks.hold(["a"]) as lock:
                 assert lock.token == 2
+
+
+async def test_a_long_wait_is_several_requests_and_keeps_its_place(
+    client: Client, cutter: Cutter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("onceward.client.locks._WAIT_S", 0.02)
+    first = await client.locks.acquire(["a"])
+    order: list[str] = []
+
+    async def wait(name: str) -> None:
+        async with client.locks.hold(["a"], wait_s=None):
+            order.append(name)
+
+    waiting = []
+    for number, name in enumerate(("early", "late"), 1):
+        waiting.append(asyncio.create_task(wait(name)))
+        while (await client.locks.get("a")).waiting < number:
+            pass
+    before = sum("/acquire" in line for line in cutter.requests)
+    while sum("/acquire" in line for line in cutter.requests) < before + 6:
+        assert (await client.locks.get("a")).waiting == 2
+    await client.locks.release(first.id)
+    await asyncio.gather(*waiting)
+    assert order == ["early", "late"]
+
+
+async def test_a_long_wait_ends_when_it_was_asked_to(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("onceward.client.locks._WAIT_S", 0.02)
+    monkeypatch.setattr("onceward.limits.WAIT_MS_MAX", 50)
+    await client.locks.acquire(["a"])
+    with pytest.raises(LockHeld):
+        await client.locks.acquire(["a"], wait_s=0.1)
+    assert (await client.locks.get("a")).waiting == 0, "the last request gives up the place"
+
+
+async def test_a_place_is_kept_for_a_named_request_only(client: Client) -> None:
+    with pytest.raises(BadInput, match="keep_place needs the member request"):
+        await client.call(
+            "POST", "v1", "locks", "acquire", type=dict, body={"names": ["a"], "keep_place": True}
+        )

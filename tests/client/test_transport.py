@@ -2,12 +2,14 @@
 
 import asyncio
 import json
+import socket
+from contextlib import ExitStack, nullcontext
 
 import msgspec
 import pytest
 
 from onceward.client import Client
-from onceward.client.transport import AWAY_S_MAX, problem
+from onceward.client.transport import AWAY_S_MAX, WORKER_PATIENCE_S, patient, problem
 from onceward.errors import (
     TABLE,
     BadInput,
@@ -48,6 +50,8 @@ async def test_an_address_that_is_one_is_taken(url: str) -> None:
         {"patience_s": -1},
         {"patience_s": float("nan")},
         {"patience_s": "long"},
+        {"connect_s": 0},
+        {"connect_s": "long"},
         {"connections": 0},
         {"connections": 1.5},
         {"key": "two words"},
@@ -221,14 +225,20 @@ async def test_a_server_that_is_away_for_long_is_asked_all_the_time() -> None:
 async def test_a_server_that_answers_is_asked_less_and_less_often() -> None:
     clock = Sprinting()
     answers = [answer(429, b"")] * 9
-    async with Script(*answers, RECEIPT) as script, Client(script.url, clock=clock) as client:
+    async with (
+        Script(*answers, RECEIPT) as script,
+        Client(script.url, clock=clock, patience_s=60) as client,
+    ):
         await client.send("q", 1, key="k")
     assert 1.0 <= clock.slept_s[-1] <= 2.0
 
 
 async def test_a_server_that_names_a_time_is_given_it() -> None:
     busy, clock = answer(503, b"", "Retry-After: 7"), Sprinting()
-    async with Script(busy, busy, RECEIPT) as script, Client(script.url, clock=clock) as client:
+    async with (
+        Script(busy, busy, RECEIPT) as script,
+        Client(script.url, clock=clock, patience_s=60) as client,
+    ):
         await client.send("q", 1, key="k")
     assert clock.slept_s[0] <= 0.05, "the first time at once: it may be back"
     assert clock.slept_s[1] == 7
@@ -295,3 +305,38 @@ def test_a_problem_of_someone_else_is_cut_short() -> None:
     assert len(problem(404, 10_000 * b"x").message) < 300
     assert problem(404, json.dumps({"detail": "no such page"}).encode()).code == "internal"
     assert "no such page" in problem(404, msgspec.json.encode({"detail": "no such page"})).message
+
+
+async def test_a_call_of_a_web_request_fails_soon() -> None:
+    """And one in a worker, which has a result to report, does not."""
+    for within, most_s in ((patient(WORKER_PATIENCE_S), 60), (nullcontext(), 5)):
+        clock = Sprinting()
+        with within, pytest.raises(Unavailable, match="cannot connect"):
+            async with Client("http://127.0.0.1:9", clock=clock) as client:
+                await client.send("q", 1, key="k")
+        assert most_s - 1 < sum(clock.slept_s) < most_s
+
+
+async def test_a_server_that_does_not_answer_is_not_waited_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("onceward.client.transport.PATIENCE_S", 0.05)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        url = f"http://127.0.0.1:{server.getsockname()[1]}"
+        async with Client(url, patience_s=0.01) as client:
+            with pytest.raises(Unavailable, match=r"no response from .* \(timed out\)"):
+                await client.jobs.get("0" * 26)
+
+
+async def test_a_server_that_cannot_be_connected_to_is_not_waited_for() -> None:
+    with socket.socket() as server, ExitStack() as others:
+        server.bind(("127.0.0.1", 0))
+        server.listen(0)
+        for _ in range(3):  # its queue is full, so a further connection waits
+            other = others.enter_context(socket.socket())
+            other.setblocking(False)
+            other.connect_ex(server.getsockname())
+        url = f"http://127.0.0.1:{server.getsockname()[1]}"
+        async with Client(url, patience_s=0, connect_s=0.05) as client:
+            with pytest.raises(Unavailable, match=r"cannot connect to .* \(timed out\)"):
+                await client.send("q", 1, key="k")

@@ -24,7 +24,7 @@ export const OPERATIONS = {
   "queues.failed": ["GET", "/v1/queues/{queue}/failed", "?after ?limit", { pages: "jobs after", opaque: "jobs.body jobs.result" }],
   "queues.redrive": ["POST", "/v1/queues/{queue}/redrive", "after reason orderKey sinceMs"],
   "queues.purge": ["POST", "/v1/queues/{queue}/purge", "after"],
-  "locks.acquire": ["POST", "/v1/locks/acquire", "!names owner leaseS waitS capacity request", { fills: "request", opaque: "tokens" }],
+  "locks.acquire": ["POST", "/v1/locks/acquire", "!names owner leaseS waitS capacity request keepPlace", { fills: "request", opaque: "tokens" }],
   "locks.renew": ["POST", "/v1/locks/renew", "!id leaseS", { returns: "leaseUntilMs" }],
   "locks.release": ["POST", "/v1/locks/release", "!id", { returns: "released", doneMember: "released" }],
   "locks.list": ["GET", "/v1/locks", "?prefix ?after ?limit", { pages: "locks after" }],

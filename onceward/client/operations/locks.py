@@ -19,6 +19,7 @@ class LocksOperations(Operations):
         wait_s: float = 0.0,
         capacity: int = 1,
         request: str | None = None,
+        keep_place: bool = False,
     ) -> api.HeldLocks:
         """Acquire locks, all or none.
 
@@ -29,6 +30,8 @@ class LocksOperations(Operations):
         - `capacity`: How many holders a name can have at the same time.
         - `request`: 26 letters and digits, chosen by the client. Requests with the same value are
           one request, so that a client can retry after a timeout.
+        - `keep_place`: Whether the waiter keeps its place in the queue when the wait is over, for
+          another request with the same `request`. It keeps the place until its lease ends.
 
         Raises `LockHeld`, `TooManyWaiters`, `LockLost`, `BadInput` (bad_name, bad_key,
         lock_capacity).
@@ -42,6 +45,7 @@ class LocksOperations(Operations):
                 wait_ms=in_ms("wait_s", wait_s),
                 capacity=capacity,
                 request=request,
+                keep_place=keep_place,
             ),
         )
 

@@ -10,6 +10,7 @@ from onceward.api import messages as api
 from onceward.api.jobs import ClaimedJob
 from onceward.api.messages import Message, Receipt
 from onceward.client.client import Client as AsyncClient
+from onceward.client.transport import CONNECT_S
 from onceward.client.work import WorkerKeywords
 from onceward.clock import Clock
 from onceward.errors import OncewardError
@@ -40,17 +41,23 @@ class Client(Root[AsyncClient]):
         url: str,
         *,
         key: str | None = None,
-        patience_s: float = 60.0,
+        patience_s: float | None = None,
+        connect_s: float = CONNECT_S,
         connections: int = 100,
         clock: Clock | None = None,
         ids: Ids | None = None,
     ) -> None:
-        """`key` is an API key or a token. Requests without a response are repeated for
-        `patience_s`. Raises `BadInput`."""
+        """Raises `BadInput`."""
         super().__init__(
             Portal(renews=True),
             AsyncClient(
-                url, key=key, patience_s=patience_s, connections=connections, clock=clock, ids=ids
+                url,
+                key=key,
+                patience_s=patience_s,
+                connect_s=connect_s,
+                connections=connections,
+                clock=clock,
+                ids=ids,
             ),
         )
         self._target.opens_itself = True

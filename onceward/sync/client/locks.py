@@ -20,7 +20,7 @@ class Locks(Facade[AsyncLocks]):
         *,
         owner: str = "",
         lease_s: float = limits.LOCK_LEASE_MS / 1000,
-        wait_s: float = 0.0,
+        wait_s: float | None = 0.0,
         capacity: int = 1,
     ) -> Context[HeldLocks]:
         """Hold locks during a `with`, and renew their lease."""
@@ -37,11 +37,12 @@ class Locks(Facade[AsyncLocks]):
         names: Sequence[str],
         *,
         owner: str = "",
-        lease_s: float = 30.0,
-        wait_s: float = 0.0,
+        lease_s: float = limits.LOCK_LEASE_MS / 1000,
+        wait_s: float | None = 0.0,
         capacity: int = 1,
         request: str | None = None,
-    ) -> api.HeldLocks:
+        keep_place: bool = False,
+    ) -> HeldLocks:
         """Acquire locks, all or none."""
         return self._portal.run(
             self._target.acquire(
@@ -51,6 +52,7 @@ class Locks(Facade[AsyncLocks]):
                 wait_s=wait_s,
                 capacity=capacity,
                 request=request,
+                keep_place=keep_place,
             )
         )
 

@@ -1,11 +1,16 @@
 """HTTP functions for locks: clients renew a lease by its ID."""
 
+import asyncio
+from collections.abc import Coroutine
+from typing import Any
+
 from onceward import keys, limits
 from onceward.api import locks as api
-from onceward.errors import BadInput, Unavailable
+from onceward.errors import BadInput, LockHeld, Unavailable
 from onceward.ids import LENGTH
 from onceward.locks import Request as LockRequest
 from onceward.locks import Stand, admit_names, admit_owner
+from onceward.locks.held import Lock as HeldLock
 from onceward.locks.held import Terms
 from onceward.locks.records import Head, name_slot
 from onceward.observe.paging import page_of
@@ -29,7 +34,10 @@ async def acquire(call: Call, asked: api.AcquireLocks) -> api.HeldLocks:
     admit_names(capacities)
     owner = asked.owner or call.caller.user
     admit_owner(owner)
-    terms = Terms(capacities, asked.lease_ms, asked.wait_ms / 1000, owner)
+    if asked.keep_place and asked.request is None:
+        raise BadInput("keep_place needs the member request, which identifies the waiter")
+    wait_s = None if asked.keep_place else asked.wait_ms / 1000
+    terms = Terms(capacities, asked.lease_ms, wait_s, owner)
     locks, store = call.app.locks, call.app.store
     id_ = None
     if asked.request is not None:
@@ -39,12 +47,28 @@ async def acquire(call: Call, asked: api.AcquireLocks) -> api.HeldLocks:
         mark = store.server_keys.sign("lock", keys.join(call.caller.id, asked.request))
         id_ = f"{mark[:LENGTH]}{name_slot(min(capacities), locks.table.slots):03x}"
     acquiring = locks.acquire(terms, id_)
-    lock = await (call.patiently(acquiring) if asked.wait_ms else acquiring)
+    if asked.keep_place:
+        acquiring = _within(asked.wait_ms / 1000, acquiring, asked.names)
+    waits = asked.wait_ms or asked.keep_place
+    lock = await (call.patiently(acquiring) if waits else acquiring)
     if lock is None:
         # The waiter keeps its place until its lease ends, for a retry with the same request id.
         raise Unavailable("the server is stopping; retry", code="node_stopped")
     until_ms = store.clock.now_ms() + int(lock.left_s * 1000)
     return api.HeldLocks(lock.id, lock.tokens[asked.names[0]], lock.tokens, until_ms)
+
+
+async def _within(
+    wait_s: float, acquiring: Coroutine[Any, Any, HeldLock], names: list[str]
+) -> HeldLock:
+    """A cancelled request with an id stays in the queue until its lease ends."""
+    try:
+        async with asyncio.timeout(wait_s):
+            return await acquiring
+    except TimeoutError:
+        raise LockHeld(
+            f"another holder has the lock on {', '.join(names)}; this request keeps its place"
+        ) from None
 
 
 @answers(api.RENEW)
