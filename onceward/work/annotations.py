@@ -1,6 +1,7 @@
 """Types of bodies and results, from the annotations of handlers and steps."""
 
 import inspect
+import sys
 from asyncio import Future
 from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
@@ -14,6 +15,12 @@ from onceward.functions import is_async
 NO_TYPE = (Any, object, None, NoneType, Never, NoReturn)
 """Annotations of results that are stored as they are."""
 _AWAITABLE = (Awaitable, Coroutine, Future)
+# From Python 3.14 on, annotations are evaluated when they are read. Undefined names do not matter.
+_FORMAT: dict[str, Any] = {}
+if sys.version_info >= (3, 14):
+    from annotationlib import Format
+
+    _FORMAT["annotation_format"] = Format.FORWARDREF
 _JSON_TYPES = (str, int, float, bool, list, dict)
 
 
@@ -28,12 +35,12 @@ def result_converter(fn: Callable[..., Any]) -> Converter | None:
         return result_converter(fn.func)
     if not isinstance(fn, type) and not inspect.isroutine(fn):
         fn = type(fn).__call__
-    if not getattr(fn, "__annotations__", None) and not isinstance(fn, type):
-        return None  # fast, because lambdas are the most common steps
     try:
+        if not getattr(fn, "__annotations__", None) and not isinstance(fn, type):
+            return None  # fast, because lambdas are the most common steps
         result = fn if isinstance(fn, type) else awaited(evaluated(fn, annotations(fn)[1]))
         return None if _is_json(result) else converter(result)
-    except (Undefined, BadInput):
+    except (Undefined, BadInput, NameError):
         return None
 
 
@@ -50,7 +57,7 @@ def _is_json(type_: Any) -> bool:
 def annotations(fn: Callable[..., Any]) -> tuple[Any, Any]:
     """The annotations of the first parameter and of the result."""
     try:
-        signature = inspect.signature(fn)
+        signature = inspect.signature(fn, **_FORMAT)
     except (TypeError, ValueError):  # some functions in C have none
         return Any, Any
     first = next(iter(signature.parameters.values()), None)
@@ -69,7 +76,8 @@ def evaluated(fn: Callable[..., Any], annotation: Any, **known: Any) -> Any:
     try:
         return get_type_hints(one, globalns={**known, **scope}, include_extras=True)["one"]
     except Exception as error:
-        raise Undefined(f"{annotation!r}: {error}") from error
+        text = getattr(annotation, "__forward_arg__", annotation)
+        raise Undefined(f"{text!r}: {error}") from error
 
 
 def is_coroutine(fn: Callable[..., Any]) -> bool:
