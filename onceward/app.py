@@ -139,7 +139,7 @@ class App:
 
     def __init__(
         self,
-        url: str | Engine,
+        url: str | Engine = engines.DEFAULT,
         *,
         name: str = "app",
         slots: int = limits.SLOTS_DEFAULT,
@@ -154,6 +154,7 @@ class App:
 
         Args:
             url: The database: `sqlite:///app.db`, `memory://`, `postgresql://…`, or an engine.
+                Default: ONCEWARD_DATABASE, or `sqlite:///onceward.db`.
             slots: Number of slots of a new database.
             drain_s: How long running handlers may take when the application stops.
             threads: How many plain `def` handlers run at once, in threads of this process.
@@ -163,6 +164,7 @@ class App:
                 ONCEWARD_SERVER_KEY_FILE, or a new key in `~/.local/state/onceward/keys`.
             store: For tests: creates the store.
         """
+        url = engines.default_url() if url == engines.DEFAULT else url
         admit_app(url, name, slots, outward, store, threads)
         self.url = url if isinstance(url, str) else ""
         """The URL as given; empty for an engine."""

@@ -27,6 +27,7 @@ _EXIT_TERMINATED = 128 + signal.SIGTERM
 
 # Commands that call no server: the module and the function that add their arguments.
 _LOCAL = {
+    "dev": ("Run an application, and reload it on changes", "dev.fill"),
     "serve": ("Run the server", "serve.fill_serve"),
     "work": ("Run the handlers of an application", "serve.fill_work"),
     "config": ("List the settings of the server", "serve.fill_config"),

@@ -48,7 +48,7 @@ def fill_serve(parser: Parser) -> None:
     )
     parser.epilog = "example: onceward serve --database sqlite:///app.db --port 8080"
     only_work = ("health_host", "health_port")
-    _add_settings(parser, [name for name in Settings.__struct_fields__ if name not in only_work])
+    add_settings(parser, [name for name in Settings.__struct_fields__ if name not in only_work])
     parser.set_defaults(run=_serve)
 
 
@@ -60,7 +60,7 @@ def fill_config(parser: Parser) -> None:
         "line. The last one counts."
     )
     parser.epilog = "example: onceward config --config /etc/onceward/onceward.toml"
-    _add_settings(parser)
+    add_settings(parser)
     parser.add_argument("--json", action="store_true", help="Print JSON")
     parser.set_defaults(run=_config)
 
@@ -104,11 +104,12 @@ def fill_work(parser: Parser) -> None:
     parser.epilog = "example: onceward work shop:app --queue mails --health-port 9090"
     help_ = "The App object, as in shop:app; or the setting app"
     parser.add_argument("app", metavar="MODULE:NAME", nargs="?", help=help_)
-    _add_settings(parser, _OF_WORK)
+    add_settings(parser, _OF_WORK)
     parser.set_defaults(run=_work)
 
 
-def _add_settings(parser: Parser, names: Sequence[str] = Settings.__struct_fields__) -> None:
+def add_settings(parser: Parser, names: Sequence[str] = Settings.__struct_fields__) -> None:
+    """Add options for settings."""
     help_ = f"File with settings [{FILE}, if it exists]"
     parser.add_argument("--config", metavar="FILE", help=help_)
     for name in names:
@@ -135,13 +136,14 @@ def _help(name: str) -> str:
     return f"{MEANING[name]}{shown}".replace("%", "%%")
 
 
-def _flags(arguments: argparse.Namespace) -> dict[str, Any]:
+def flags(arguments: argparse.Namespace) -> dict[str, Any]:
+    """The settings on the command line; None for those that are not there."""
     names = [name for name in Settings.__struct_fields__ if name not in SECRET]
     return {name: getattr(arguments, name, None) for name in names}
 
 
 def _serve(arguments: argparse.Namespace) -> int:
-    settings, found = load(_flags(arguments), file=arguments.config)
+    settings, found = load(flags(arguments), file=arguments.config)
     from onceward.web.serve import serve  # here: what only a server needs takes long to load
 
     sys.path.insert(0, "")
@@ -166,7 +168,7 @@ def _callers(settings: Settings) -> str:
 
 
 def _config(arguments: argparse.Namespace) -> int:
-    _, found = load(_flags(arguments), file=arguments.config)
+    _, found = load(flags(arguments), file=arguments.config)
     for warning in exposed(found):
         complain(f"warning: {warning}")
     if arguments.json:
@@ -237,7 +239,7 @@ def _signing_key(file: str | None) -> str:
 
 
 def _work(arguments: argparse.Namespace) -> int:
-    settings, found = load(_flags(arguments), file=arguments.config)
+    settings, found = load(flags(arguments), file=arguments.config)
     if not settings.app:
         raise OncewardError(
             f"no application to run; use `onceward work shop:app`, or set app in {FILE}",

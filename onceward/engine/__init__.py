@@ -1,5 +1,7 @@
 """Storage engines for records: `create` and `open` select one by its URL."""
 
+import os
+from contextvars import ContextVar
 from urllib.parse import unquote, urlsplit
 
 from onceward.engine.base import Engine
@@ -7,6 +9,17 @@ from onceward.engine.memory import MemoryEngine
 from onceward.errors import BadInput
 from onceward.extras import missing
 from onceward.redaction import redact_url
+
+DEFAULT = "default"
+"""The URL of an application that has none of its own."""
+DEFAULT_URL = "sqlite:///onceward.db"
+LOADING_FOR: ContextVar[str] = ContextVar("onceward_database")
+"""The database URL of the settings, while an application is loaded for a command."""
+
+
+def default_url() -> str:
+    """The database URL of the settings or the environment, or a file in the current folder."""
+    return LOADING_FOR.get("") or os.environ.get("ONCEWARD_DATABASE") or DEFAULT_URL
 
 
 def create(url: str) -> Engine:

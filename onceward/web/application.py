@@ -5,6 +5,7 @@ from importlib import import_module
 from typing import Any
 
 from onceward.app import App
+from onceward.engine import LOADING_FOR
 from onceward.errors import BadInput, OncewardError
 from onceward.maintenance.key_source import FILE_VARIABLE, VARIABLE, given_keys
 from onceward.server_key import parse_keys
@@ -17,7 +18,11 @@ def application_of(settings: Settings, found: Iterable[Setting] = ()) -> App:
     if not settings.app:
         app = App(settings.database, name=settings.name)
     else:
-        app = load_app(settings.app)
+        loading = LOADING_FOR.set(settings.database)
+        try:
+            app = load_app(settings.app)
+        finally:
+            LOADING_FOR.reset(loading)
         for name, own in (("database", app.url), ("name", app.name)):
             if getattr(settings, name) not in (getattr(Settings(), name), own):
                 raise OncewardError(

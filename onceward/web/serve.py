@@ -4,6 +4,7 @@ import asyncio
 import gc
 import logging
 import resource
+import signal
 import socket
 from collections.abc import Callable, Sequence
 from types import FrameType
@@ -34,12 +35,16 @@ def serve(
     announce: Callable[[str], None],
     welcome: Callable[[str], None] = lambda link: None,
     found: Sequence[Setting] = (),
+    developing: Callable[[App], None] | None = None,
 ) -> None:
     """Serve until SIGTERM or SIGINT, then finish running requests, hand over and close.
 
     `announce` is called with the address once the server listens. Before that, `welcome` gets the
     URL of the console; in dev mode it includes a one-time sign-in. `found` has the settings for the
-    console. Raises `bad_settings`, errors of `App.start`, and the error that ended the node if it
+    console. `developing` gets the running application in development; SIGINT is then ignored, since
+    another process passes it on.
+
+    Raises `bad_settings`, errors of `App.start`, and the error that ended the node if it
     was not a signal.
     """
     if settings.dev and not is_loopback(settings.host):
@@ -58,7 +63,7 @@ def serve(
     most = allow_files(settings.webhook_calls if settings.webhooks else 0, settings.connections)
     connections = Connections(most, settings.connections_per_address, settings.proxies)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(_serve(settings, app, auth, announce, welcome, found, connections))
+        runner.run(_serve(settings, app, auth, announce, welcome, found, connections, developing))
 
 
 def allow_files(calls: int, connections: int = limits.CONNECTIONS_MAX) -> int:
@@ -116,6 +121,7 @@ async def _serve(
     welcome: Callable[[str], None] = lambda link: None,
     found: Sequence[Setting] = (),
     connections: Connections | None = None,
+    developing: Callable[[App], None] | None = None,
 ) -> None:
     listening = listen(settings.host, settings.port)
     try:
@@ -152,7 +158,9 @@ async def _serve(
                 welcome(url + (server.console_link() if auth.dev else "/console"))
                 announce(url)
 
-            listener = _Listener(config, server, tell)
+            if developing is not None:
+                developing(app)
+            listener = _Listener(config, server, tell, interrupts=developing is None)
             app.node.on_end(listener.leave)
             gc.collect()
             gc.freeze()  # objects of the start are permanent; skip them in later collections
@@ -172,9 +180,15 @@ class _Listener(uvicorn.Server):
     """Ends waiting requests when it stops, so that shutdown does not wait for them."""
 
     def __init__(
-        self, config: uvicorn.Config, server: Server, announce: Callable[[], None]
+        self,
+        config: uvicorn.Config,
+        server: Server,
+        announce: Callable[[], None],
+        *,
+        interrupts: bool,
     ) -> None:
         super().__init__(config)
+        self._interrupts = interrupts
         self._answering = server
         self._announce = announce
         self._signalled = False
@@ -182,6 +196,8 @@ class _Listener(uvicorn.Server):
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Stop gracefully on a signal, so that uvicorn does not raise it again. A second signal
         stops immediately."""
+        if sig == signal.SIGINT and not self._interrupts:
+            return
         self.force_exit, self._signalled = self._signalled, True
         self.should_exit = True
 

@@ -14,6 +14,7 @@ import msgspec
 from msgspec import Meta
 
 from onceward import limits
+from onceward.engine import DEFAULT_URL
 from onceward.errors import OncewardError
 from onceward.redaction import redact_url
 from onceward.web.auth import ApiKey, JwtKey
@@ -26,7 +27,7 @@ PREFIX = "ONCEWARD_"
 class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The settings of a server."""
 
-    database: str = "sqlite:///onceward.db"
+    database: str = DEFAULT_URL
     host: str = "127.0.0.1"
     port: Annotated[int, Meta(ge=0, le=65_535)] = 8080
     app: str = ""
