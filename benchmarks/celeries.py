@@ -43,9 +43,9 @@ class Celery:
     """Valkey writes its log and syncs it for each command (appendfsync always)."""
 
     durable = (
-        "accept: the task is in Valkey's log, synced (appendfsync always); work: its result is, "
-        "too, for an hour; acknowledged late, so what a crash cuts off runs again; the same key "
-        "again is a second task"
+        "accept: the task is in Valkey's log, synced (appendfsync always); work: its "
+        "result is synced as well and kept for an hour; late acknowledgement, so an "
+        "interrupted task is retried; no deduplication"
     )
     config: ClassVar = {"appendonly": "yes", "appendfsync": "always", "save": '""'}
 

@@ -16,7 +16,7 @@ CONNECTIONS_MAX = 90
 class Served:
     """Onceward over HTTP: `onceward serve` on SQLite, with the Python client."""
 
-    durable = "synced before it is answered; a fair line, a lease, a fencing token that only grows"
+    durable = "synced before the response; a fair queue, a lease and fencing tokens"
 
     def __init__(self, url: str, callers: int) -> None:
         self.folder = url
@@ -54,8 +54,8 @@ class RedisLock:
     """The lock of redis-py on Valkey with its default settings; waiters poll."""
 
     durable = (
-        "nothing is synced: a crash of the server forgets who holds what; a lease, no fair line, "
-        "no fencing token"
+        "not synced, so a crash of the server loses all locks; a lease; no fair "
+        "queue, no fencing tokens"
     )
     config: ClassVar = {"save": '""', "appendonly": "no"}
 
@@ -95,7 +95,7 @@ class RedisLockSynced(RedisLock):
     """The same, with Valkey syncing its log for each command."""
 
     durable = (
-        "in Valkey's log, synced (appendfsync always); a lease, no fair line, no fencing token"
+        "in Valkey's log, synced (appendfsync always); a lease; no fair queue, no fencing tokens"
     )
     config: ClassVar = {"save": '""', "appendonly": "yes", "appendfsync": "always"}
 
@@ -104,8 +104,8 @@ class AdvisoryLock:
     """Advisory locks of PostgreSQL, each held by a separate connection; up to 90 of them."""
 
     durable = (
-        "nothing is written: a crash of the server or of the connection lets go; a fair line, no "
-        "lease, no fencing token"
+        "nothing is written, and the end of the server or the connection releases the "
+        "lock; a fair queue; no lease, no fencing tokens"
     )
 
     def __init__(self, url: str, callers: int) -> None:

@@ -22,9 +22,9 @@ SYNCS_MAX = 100_000
 MESSAGE = b"x" * 100
 SYNCS, ECHO_ONE, ECHO_MANY = "fdatasync", "echo, 1 connection", "echo, 64 connections"
 LIMITS = {
-    SYNCS: "1 KiB written and synced, one after the other",
-    ECHO_ONE: "100 bytes to another Python process and back; nothing is kept",
-    ECHO_MANY: "the same on 64 connections at once; nothing is kept",
+    SYNCS: "1 KiB is written and synced, one write after the other",
+    ECHO_ONE: "100 bytes to another Python process and back; nothing is stored",
+    ECHO_MANY: "the same on 64 connections at once; nothing is stored",
 }
 
 
@@ -33,7 +33,10 @@ def limits_case(seconds: float) -> Case:
     return Case(
         id="limits",
         title="The limits of the machine",
-        about="What is possible at most here, with nothing in between.",
+        about=(
+            "The upper bounds on this machine: the disk and a local socket, without any "
+            "software in between."
+        ),
         family="limits",
         seconds=seconds,
         sides=[Side(name, durable) for name, durable in LIMITS.items()],

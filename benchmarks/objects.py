@@ -21,8 +21,8 @@ TRIES = 5
 
 class DurableObjects:
     durable = (
-        "an answer waits until the object's write is in its SQLite file, synced; workerd on this "
-        "machine, not the service"
+        "a response waits until the object's write is synced in its SQLite file; "
+        "workerd on this machine, not the service"
     )
 
     def __init__(self, url: str, callers: int) -> None:

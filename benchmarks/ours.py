@@ -22,8 +22,9 @@ class Onceward:
     """Onceward: handlers run in the same process, with one slot per caller."""
 
     durable = (
-        "accept: the job and its dedupe key are synced; work: its lease and its result are, too; "
-        "what a crash cuts off runs again; locks and timers: synced before they are answered"
+        "accept: the job and its idempotency key are synced; work: its lease and its "
+        "result are synced as well, and a job that a crash interrupts is retried; "
+        "locks and timers: synced before the response"
     )
 
     def __init__(self, url: str, callers: int) -> None:

@@ -15,15 +15,18 @@ _HEAD = """# Benchmarks
 
 <!-- Written by `make bench` and `make bench-peers`: do not edit. -->
 """
-_HOW = """Each side of a case has a process and a database of its own, all sides alternate in one
-run, and figures are medians. "Ours is" compares rounds next to each other in time, so that what
-else the machine did counts for both: above 1 we are better, below 1 the other is. What can be
-relied on when a call has returned differs: it is said below each table. The plots show the least
-and the most of the runs as well. "Fdatasync" is the disk by itself, and "echo" a bare message to
-another process and back.
+_HOW = """All sides of a case run in turns on one machine, each in a separate process with a
+separate database. The figures are medians of the runs; the plots also show the minimum
+and the maximum.
 
-`make bench` measures a selection in 10 minutes, `make bench-peers` all of it in 40; what cannot be
-installed does not take part. `make bench-local` measures only ours and the limits.
+*Ours is* compares Onceward with the other side in adjacent rounds, so that other load on
+the machine affects both. Above 1, Onceward is better; below 1, the other side is. The
+guarantees of the sides differ: they are listed below each table. *fdatasync* is the disk
+alone. *echo* is a message to another process and back.
+
+`make bench` measures a selection in 10 minutes, and `make bench-peers` all cases in 40.
+Software that cannot be installed does not take part. `make bench-local` measures only
+Onceward and the limits of the machine.
 """
 
 
@@ -64,14 +67,14 @@ def _behind(report: Report) -> Iterator[str]:
         for case, side, ratio in report.behind()
     ]
     if not rows:
-        yield "Nobody is, in what was measured for this page.\n"
+        yield "No other side is ahead in the cases on this page.\n"
         return
     yield "\n".join(["| case | who | times ahead | why |", "|---|---|---:|---|", *rows]) + "\n"
 
 
 def _absent(report: Report) -> Iterator[str]:
     rows = [
-        f"- {case.title}: {side.name} did not run: {_cell(why)}"
+        f"- {case.title}: {side.name}: {_cell(why)}"
         for case in report.cases
         for side in case.sides
         if (why := side.why_not())
@@ -85,10 +88,10 @@ def _where(report: Report) -> str:
     machine = report.machine
     facts = [f"{machine.cores} cores", f"{machine.memory_mib:,} MiB of memory"]
     facts += [f"Python {machine.python}", machine.system]
-    lines = ["The machine: " + ", ".join(facts) + "."]
+    lines = ["Machine: " + ", ".join(facts) + "."]
     if machine.load:
         before_after = ", ".join(f"{load:.1f}" for load in machine.load)
-        lines.append(f"Its load before and after the last run: {before_after}.")
+        lines.append(f"Load before and after the last run: {before_after}.")
     if machine.packages:
         versions = ", ".join(f"{name} {version}" for name, version in machine.packages.items())
         lines.append(f"Versions: {versions}.")
@@ -113,7 +116,7 @@ def _family(report: Report, family: str, cases: list[Case], folder: str) -> Iter
         yield f"{made}{case.seconds:g} s a run.\n"
     sides = {side.name: side.durable for case in cases for side in case.sides if side.durable}
     if sides:
-        yield "What can be relied on:\n"
+        yield "Guarantees:\n"
         yield "\n".join(f"- **{name}**: {durable}" for name, durable in sides.items()) + "\n"
 
 

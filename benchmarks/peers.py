@@ -26,8 +26,8 @@ class Huey:
     and polls every half a millisecond."""
 
     durable = (
-        "accept: the task is synced; work: it is removed, synced, before it runs: a crash loses "
-        "it, and no result is kept"
+        "accept: the task is synced; work: it is deleted and synced before it runs, "
+        "so a crash loses it; no result is stored"
     )
     results = False
 
@@ -127,8 +127,8 @@ class HueyResults(Huey):
     """The same, with results."""
 
     durable = (
-        "work: the task is removed before it runs, and its result kept after that, both "
-        "synced: a crash between them loses it"
+        "work: the task is deleted before it runs, and its result is stored "
+        "afterwards, both synced; a crash in between loses it"
     )
     results = True
     measures = ("work",)  # `accept` is the same
@@ -140,8 +140,8 @@ class DBOS:
     need a third commit and polling."""
 
     durable = (
-        "accept: the enqueued workflow is synced; work: the workflow and its result are; what a "
-        "crash cuts off runs again"
+        "accept: the enqueued workflow is synced; work: the workflow and its result "
+        "are synced, and an interrupted workflow is resumed"
     )
     connections = CONNECTIONS_MAX
 
@@ -204,8 +204,9 @@ class Procrastinate:
     """The async connector, and a worker in the same process, woken by notifications."""
 
     durable = (
-        "accept: the job is synced; work: its start and its end are, too, but no result is kept; "
-        "what a crash cuts off stays as it is until someone retries it"
+        "accept: the job is synced; work: its start and end are synced as well, but "
+        "no result is stored; an interrupted job stays as it is until somebody "
+        "retries it"
     )
 
     def __init__(self, url: str, callers: int) -> None:
@@ -271,8 +272,9 @@ class Pgmq:
     them together; they wait by polling in the server."""
 
     durable = (
-        "accept: the message is synced; work: its reading and its removal are, up to 16 "
-        "messages in a commit, and no result is kept; what a crash cuts off is read again"
+        "accept: the message is synced; work: its read and its deletion are synced, "
+        "up to 16 messages in a commit; no result is stored; an interrupted message "
+        "is read again"
     )
     workers_count = 4
     batch = 16

@@ -169,8 +169,8 @@ def side(
 
 
 HUEY_AHEAD = (
-    "It removes a task before it runs it, which a crash loses, and keeps no result: one synced "
-    "commit less for each."
+    "It deletes a task before it runs it, so a crash loses the task, and stores "
+    "no result. That saves one synced commit per task."
 )
 
 
@@ -204,7 +204,7 @@ def restate() -> Contender:
         "folder",
         "restate",
         quick=False,
-        ahead="Its server is compiled, and uses the second core; ours is Python on one.",
+        ahead=("Its server is compiled and uses the second core. Onceward is Python on one core."),
     )
 
 
@@ -214,15 +214,15 @@ def objects(*, quick: bool = True) -> Contender:
         "objects:DurableObjects",
         "folder",
         quick=quick,
-        ahead="Its server is compiled, and an object is in the process that keeps its file.",
+        ahead=("Its server is compiled, and each object runs in the process that owns its file."),
     )
 
 
 def locks(callers: int) -> list[Contender]:
-    nothing = "Nothing is on a disk when it answers, and there is no fencing token."
+    nothing = "It writes nothing to disk before it responds, and has no fencing tokens."
     little = (
-        "Its server is compiled, and a lock is one small value in its log. Ours writes the place "
-        "in a fair line, the end of the lease and a token that is never given out again."
+        "Its server is compiled, and a lock is one small value in its log. Onceward "
+        "stores a fair queue, the end of the lease and a fencing token."
     )
     return [
         ours(),
@@ -244,8 +244,10 @@ def on_postgres() -> list[Contender]:
             "peers:Pgmq",
             "postgres",
             quick=False,
-            ahead="It keeps no result and knows no duplicates; up to 16 messages share the "
-            "commits of their reading and of their removal.",
+            ahead=(
+                "It stores no results and does not deduplicate. Up to 16 messages share the "
+                "commits that read and delete them."
+            ),
         ),
     ]
 
@@ -262,15 +264,14 @@ def http() -> list[Contender]:
     return [
         one(
             "onceward",
-            "the job and its dedupe key are synced; the same key again gets the same receipt",
+            ("the job and its idempotency key are synced; a repeated key gets the same receipt"),
         ),
         one("fastapi", "the same application behind FastAPI routes"),
         one(
             "celery",
-            "behind FastAPI, in Valkey's log, synced (appendfsync always); the same key again is "
-            "a second task",
+            ("behind FastAPI, in Valkey's log, synced (appendfsync always); no deduplication"),
         ),
-        one("celery, one thread", "the same, called in the event loop", quick=False),
+        one("celery, one thread", "the same, called from the event loop", quick=False),
     ]
 
 
@@ -289,39 +290,39 @@ def rooms(readers: int) -> list[Contender]:
         return Program(name, durable, ahead, quick, "benchmarks.rooms", arguments, pick, needs)
 
     return [
-        one("onceward, map", "a change is synced before anybody hears of it"),
-        one("onceward, said", "nothing is kept"),
-        one("ws", "nothing is kept", "ws", "It sends on what it gets, and keeps nothing."),
-        one("Socket.IO", "nothing is kept", "socket.io", "It keeps nothing."),
+        one("onceward, map", "a change is synced before it is sent to readers"),
+        one("onceward, said", "nothing is stored"),
+        one("ws", "nothing is stored", "ws", "It forwards messages and stores nothing."),
+        one("Socket.IO", "nothing is stored", "socket.io", "It stores nothing."),
         one(
             "Durable Objects",
-            "nothing is kept (miniflare)",
+            "nothing is stored (miniflare)",
             "miniflare",
-            "It keeps nothing.",
+            "It stores nothing.",
             False,
         ),
         one(
             "Hocuspocus",
-            "a document of Yjs in memory; nothing is stored without an extension",
+            "a Yjs document in memory; nothing is stored without an extension",
             "@hocuspocus/server",
-            "Nothing is on a disk when a change is told.",
+            "It writes nothing to disk before it sends a change.",
             False,
         ),
-        one("Colyseus", "nothing is kept", "@colyseus/core", "It keeps nothing.", False),
+        one("Colyseus", "nothing is stored", "@colyseus/core", "It stores nothing.", False),
     ]
 
 
 def engine() -> list[Contender]:
     return [
-        Engine("onceward", "synced, many commits in one", side="onceward"),
+        Engine("onceward", "synced, with group commit", side="onceward"),
         Engine("rows in SQLite", "synced, with the same group commit", side="rows"),
     ]
 
 
 def timers() -> list[Contender]:
     in_thread = (
-        "It hands a timer to a thread of its own process before it writes anything; here the timer "
-        "becomes a job on disk first, which a crash does not lose."
+        "It passes a timer to a thread before it writes anything. Onceward first "
+        "stores a job, which survives a crash."
     )
     return [
         ours(),
@@ -336,8 +337,8 @@ def timers() -> list[Contender]:
 def all_entries() -> Iterable[Entry]:
     """All entries in the order of the page."""
     for measure, what in (
-        ("accept", "A job is durable when the caller goes on."),
-        ("work", "A job is accepted, a handler runs it, and the caller goes on once it is done."),
+        ("accept", "Callers send jobs. A call returns when its job is durable."),
+        ("work", "Callers send jobs and wait for their results. A handler runs each job."),
     ):
         for callers in (1, 100):
             many = f"{callers} callers" if callers > 1 else "1 caller"
@@ -353,7 +354,7 @@ def all_entries() -> Iterable[Entry]:
     case = Case(
         "http-accept",
         "accept over HTTP, 64 connections",
-        "A message is POSTed under a key of its own, to a server that has a core for itself.",
+        ("Clients POST messages with distinct idempotency keys. The server has one core."),
         "http",
         unit="accepts per second",
         limit=ECHO_MANY,
@@ -362,19 +363,22 @@ def all_entries() -> Iterable[Entry]:
     case = Case(
         "ordered",
         "in order for each of 10 keys, 100 callers",
-        "A job is accepted under an order key, worked on after those before it, and waited for.",
+        (
+            "Callers send jobs with an order key and wait for their results. Jobs with "
+            "the same key run one after the other."
+        ),
         "ordered",
         unit="jobs per second",
     )
     yield Entry(case, "ordered", [ours(), temporal(), restate(), objects()], 100)
     for measure, callers, what in (
-        ("lock", 100, "a lock that nobody else wants"),
-        ("contend", 16, "the same lock for all"),
+        ("lock", 100, "uncontended locks"),
+        ("contend", 16, "one contended lock"),
     ):
         case = Case(
             f"{measure}-{callers}",
             f"{what}, {callers} callers",
-            "It is taken and let go, and so on.",
+            "Callers acquire and release the lock in a loop.",
             "locks",
             unit="times per second",
         )
@@ -382,7 +386,7 @@ def all_entries() -> Iterable[Entry]:
     case = Case(
         "timers",
         "timers, 200 a second",
-        "Timers that come due one after the other: how late each fires.",
+        "Timers become due one after the other. The figure is how late they fire.",
         "timers",
         unit="ms late",
         measure="p99_ms",
@@ -392,7 +396,10 @@ def all_entries() -> Iterable[Entry]:
         case = Case(
             f"rooms-{readers}",
             f"one room, {readers:,} readers",
-            "Changes of about 100 bytes go to everybody in the room; 64 are under way at a time.",
+            (
+                "Changes of about 100 bytes are sent to all readers of a room. 64 changes are "
+                "in progress at a time."
+            ),
             "rooms",
             unit="deliveries per second of the server's processor",
         )
@@ -400,7 +407,10 @@ def all_entries() -> Iterable[Entry]:
     case = Case(
         "engine",
         "transactions, 128 callers",
-        "2 checked reads, 3 puts and 1 delete, on records that come and go.",
+        (
+            "Each transaction has 2 validated reads, 3 puts and 1 delete, on records that "
+            "are created and deleted."
+        ),
         "engine",
         unit="transactions per second",
     )
@@ -408,9 +418,11 @@ def all_entries() -> Iterable[Entry]:
     for size in (1_000, 10_000, 100_000, 1_000_000):
         case = Case(
             f"waiting-{size}",
-            f"{size:,} others wait",
-            "A job is accepted and worked on, 100 callers, while so many others wait in another "
-            "queue of the same database.",
+            f"{size:,} waiting jobs",
+            (
+                "100 callers send jobs and wait for their results, while this number of jobs "
+                "waits in another queue of the same database."
+            ),
             "cost by size",
             unit="jobs per second",
             size=size,

@@ -29,8 +29,9 @@ class Restate:
     """A single node with one log, which is the default."""
 
     durable = (
-        "accept: the call is in the server's log (RocksDB, whose write-ahead log is synced); work "
-        "and ordered: its result is, too; what a crash cuts off is run again"
+        "accept: the call is in the server's log (RocksDB with a synced write-ahead "
+        "log); work and ordered: its result is synced as well; an interrupted call is "
+        "retried"
     )
 
     def __init__(self, url: str, callers: int) -> None:

@@ -18,7 +18,7 @@ MEASURES = {
     "work": "accept a job, and have it done",
     "ordered": "the same, in order for each of 10 keys",
     "lock": "take a lock and let it go",
-    "contend": "the same lock for all",
+    "contend": "one contended lock",
     "timers": "timers that come due one after the other: how late they are",
 }
 CALLERS = (1, 100)

@@ -56,9 +56,9 @@ class Temporal:
     """`temporal server start-dev --db-filename`, without its web page."""
 
     durable = (
-        "accept: the workflow is in the dev server's SQLite file (WAL, synchronous=full); work: "
-        "its start, its task and its result are; ordered: each update is; what a crash cuts off "
-        "is run again"
+        "accept: the workflow is in the SQLite file of the dev server (WAL, "
+        "synchronous=full); work: its start, task and result are synced; ordered: "
+        "each update is synced; an interrupted task is retried"
     )
 
     def __init__(self, url: str, callers: int) -> None:

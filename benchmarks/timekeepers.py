@@ -87,8 +87,8 @@ class APScheduler:
     SQLAlchemy, with a WAL. Late jobs always run."""
 
     durable = (
-        "a timer is synced when it is set; it is removed, synced, right after it was handed to "
-        "a thread: a crash runs it again or loses it, and what becomes of it is not kept"
+        "a timer is synced when it is set; its deletion is synced after it was passed "
+        "to a thread, so a crash repeats or loses it; no result is stored"
     )
 
     def __init__(self, folder: Path | str, callers: int = CALLERS) -> None:
@@ -230,9 +230,9 @@ class DBOSSleep(DBOSDelayed):
     the run sleep; the others are delayed, since DBOS would start each of them again."""
 
     durable = (
-        "a timer's start is synced when it is set, its time a moment later (a crash in between "
-        "lets it start anew), and its result; what a crash cuts off runs again; each takes "
-        "memory while it waits"
+        "the start of a timer is synced when it is set, its time a moment later, and "
+        "its result; an interrupted timer is resumed; each one uses memory while it "
+        "waits"
     )
 
     async def set(self, timers: list[Timer]) -> None:

@@ -83,6 +83,7 @@ from onceward.tables.server import Tables
 from onceward.webhooks.delivery import Delivery, Outward
 from onceward.webhooks.timers import Send
 from onceward.webhooks.timers.server import Timers
+from onceward.work.annotations import declared_names
 from onceward.work.bulk import changed
 from onceward.work.declarations import (
     admit_app,
@@ -198,9 +199,7 @@ class App:
         def __getattr__(self, name: str) -> Any:
             # Called for missing attributes only: `app.timers` and the like exist after the start.
             known = {attribute.name for attribute in attributes()}
-            if name in known.union(
-                *[vars(k).get("__annotations__", ()) for k in type(self).__mro__]
-            ):
+            if name in known.union(*map(declared_names, type(self).__mro__)):
                 raise not_running()
             raise AttributeError(f"an application has no attribute {name!r}")
 
@@ -280,7 +279,9 @@ class App:
         """
         make = outbox_of(policy, ask)
         if "batch" in settings:
-            raise BadInput("an outbox cannot have batches: it makes one call at a time")
+            raise BadInput(
+                "an outbox cannot have batches: it makes one call at a time; omit `batch`"
+            )
         declare_handler = self.handler(queue, lease_s=lease_s, concurrency=concurrency, **settings)
 
         def declare(fn: Callable[..., Any]) -> HandlerFunction[Any, Any, Any, Any]:
@@ -316,7 +317,9 @@ class App:
         self._must_be_stopped("declare outboxes")
         box = sql_outbox_of(url, name, poll_s, idle_poll_s, notify)
         if box.name in self._declared.outboxes:
-            raise BadInput(f"the outbox {box.name!r} is already declared")
+            raise BadInput(
+                f"the outbox {box.name!r} is already declared; declare it once, or use another name"
+            )
         self._declared.outboxes[box.name] = box
 
     def every(
@@ -371,7 +374,7 @@ class App:
         self._must_be_stopped("declare games")
         declared = game_of(rules, late)
         if rules.name in self._declared.games or rules.name in self._declared.referees:
-            raise BadInput(f"the game {rules.name} is already declared")
+            raise BadInput(f"the game {rules.name} is already declared; declare it once")
         self._declared.games[rules.name] = declared
 
     def mount(self, prefix: str, web: Callable[..., Awaitable[None]]) -> None:
@@ -381,7 +384,9 @@ class App:
         self._must_be_stopped("mount")
         admit_mount(prefix, web)
         if prefix in self.mounted:
-            raise BadInput(f"another application is already mounted at {prefix}")
+            raise BadInput(
+                f"another application is already mounted at {prefix}; choose another prefix"
+            )
         self.mounted[prefix] = web
 
     def _must_have_no_handler(self, queue: str) -> None:
@@ -402,7 +407,7 @@ class App:
         """Open the database and run the handlers; without handlers if `work` is False. Raises the
         errors of the engine, and then leaves nothing open."""
         if self._life.running:
-            raise BadInput("the application is already running")
+            raise BadInput("the application is already running; start it once, or stop it first")
         if self._life.inherited:
             self._renew()
         self._life.begin()

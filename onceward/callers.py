@@ -100,7 +100,8 @@ def admit_name(name: Any) -> None:
     keys.admit_name(name, "a caller's name", limits.CALLER_BYTES_MAX)
     if _CONTROL.search(name):
         raise BadInput(
-            f"a caller's name may not contain control characters: {name[:100]!a}", code="bad_name"
+            f"a caller's name may not contain control characters: {name[:100]!a}; remove them",
+            code="bad_name",
         )
 
 

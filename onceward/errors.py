@@ -191,7 +191,7 @@ def register_error(code: str, *, status: int, title: str, retry: bool = False) -
     exit_ = 75 if retry else 2 if status < 500 else 70
     kind = Code(status, 4000 + status, exit_, retry, title)
     if (known := find_kind(code)) is not None and (code in TABLE or known != kind):
-        raise BadInput(f"the error code {code!r} already has another meaning: {known.title!r}")
+        raise BadInput(f"the error code {code!r} already means {known.title!r}; choose another")
     _registered[code] = kind
     return code
 

@@ -112,7 +112,7 @@ def _encode(value: int, bits: int) -> str:
 def created_ms(id_: str) -> int:
     """The creation time of an id, in ms since the epoch; raises `BadInput` for an invalid id."""
     if len(id_) != LENGTH or any(char not in _ALPHABET for char in id_):
-        raise BadInput(f"{id_!r} is not an id", code="bad_key")
+        raise BadInput(f"{id_!r} is not an id; use one that `ids.new()` made", code="bad_key")
     value = 0
     for char in id_:
         value = value * 32 + _ALPHABET.index(char)

@@ -37,7 +37,7 @@ _NAMESPACE_END = "\x1f"  # a control character, which no name contains
 def join(*parts: str | int) -> str:
     """Encode a tuple of words and numbers. Raises `BadInput` for invalid parts."""
     if not parts:
-        raise BadInput("a key needs at least one part", code="bad_key")
+        raise BadInput("a key needs at least one part: keys.join('order', 7)", code="bad_key")
     return "#".join(
         [part if type(part) is str and _PLAIN(part) else _encode(part) for part in parts]
     )
@@ -91,7 +91,7 @@ def admit_name(name: Any, what: str, bytes_max: int) -> None:
         raise BadInput(f"{what} must be text, not {type(name).__name__}", code="bad_name")
     if name and _NAME(name) is None:
         raise BadInput(
-            f"{what} may not contain control characters or lone surrogates: {name[:100]!a}",
+            f"{what} has control characters or lone surrogates: {name[:100]!a}; remove them",
             code="bad_name",
         )
     size_bytes = len(name) if name.isascii() else len(name.encode())
@@ -128,7 +128,9 @@ def _encode(part: str | int) -> str:
             code="bad_key",
         )
     if any("\ud800" <= char <= "\udfff" for char in part):
-        raise BadInput("a key may not contain lone surrogates", code="bad_key")
+        raise BadInput(
+            f"the key {part[:100]!a} is not valid Unicode; remove lone surrogates", code="bad_key"
+        )
     return part.translate(_ESCAPES)
 
 
@@ -139,4 +141,6 @@ def _decode(part: str) -> str:
     try:
         return head + "".join(chr(int(piece[:2], 16)) + piece[2:] for piece in rest)
     except ValueError:
-        raise BadInput(f"{part!r} is not an encoded key", code="bad_key") from None
+        raise BadInput(
+            f"{part!r} is not an encoded key; encode it with keys.join", code="bad_key"
+        ) from None

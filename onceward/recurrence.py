@@ -191,10 +191,14 @@ def _parsed(text: str) -> CronSim:
         field = str(error).removeprefix("Bad ")
         # The parser also reports days that do not exist in the given months.
         if field == "day-of-month" and _readable([*fields[:-2], "*", fields[-1]]):
-            raise BadInput(f"the cron expression {text!r} never matches") from None
-        raise BadInput(f"the {field} of the cron expression {text!r} is not valid") from None
+            raise BadInput(
+                f"the cron expression {text!r} never matches; check the day and the month"
+            ) from None
+        raise BadInput(
+            f"the {field} of the cron expression {text!r} is not valid, as in 0 9 * * mon-fri"
+        ) from None
     if not _ever(expression):
-        raise BadInput(f"the cron expression {text!r} never matches")
+        raise BadInput(f"the cron expression {text!r} never matches; check the day and the month")
     return expression
 
 

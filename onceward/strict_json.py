@@ -116,7 +116,7 @@ def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         for name, _ in pairs:
             if name in seen:
                 raise BadInput(
-                    f"the member {name[:100]!a} occurs twice",
+                    f"the member {name[:100]!a} occurs twice; give it once",
                     code="duplicate_member",
                 )
             seen.add(name)

@@ -26,7 +26,7 @@ IDEMPOTENCY_KEY = Annotated[str | None, Header(alias="Idempotency-Key")]
 class Onceward:
     """`onceward serve` on SQLite."""
 
-    durable = "the job and its dedupe key are synced; the same key again gets the same receipt"
+    durable = "the job and its idempotency key are synced; a repeated key gets the same receipt"
     measures = ("accept", "work")
 
     def command(self, folder: str) -> list[str]:

@@ -20,8 +20,15 @@ class Parser(argparse.ArgumentParser):
     """
 
     def __init__(
-        self, prog: str, *, description: str = "", example: str = "", fill: Fill | None = None
+        self,
+        prog: str,
+        *,
+        description: str = "",
+        example: str = "",
+        fill: Fill | None = None,
+        color: bool = False,
     ) -> None:
+        """`color` is given by `argparse` of Python 3.14, whose help has colours by default."""
         super().__init__(
             prog=prog,
             description=description,
@@ -30,6 +37,7 @@ class Parser(argparse.ArgumentParser):
             allow_abbrev=False,
             formatter_class=_Formatter,
         )
+        self.color = color
         self._positionals.title = "arguments"
         self.add_argument("-h", "--help", action="help", help="Show this help")
         self._fill = fill

@@ -232,7 +232,9 @@ def _signing_key(file: str | None) -> str:
     try:
         text = sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8")
     except FileNotFoundError as error:
-        raise OncewardError(f"key file {file!r} not found", code="no_such_file") from error
+        raise OncewardError(
+            f"key file {file!r} not found; check the path", code="no_such_file"
+        ) from error
     except (OSError, UnicodeDecodeError) as error:
         raise OncewardError(f"cannot read {file!r}: {error}", code="bad_settings") from error
     return text.rstrip("\r\n")

@@ -94,7 +94,10 @@ class Transport:
         if type(connections) is not int or connections < 1:
             raise BadInput(f"connections is a number from 1, not {connections!r}")
         if key is not None and not _is_word(key):
-            raise BadInput("an API key or a token is one word", code="no_credentials")
+            raise BadInput(
+                "an API key or a token is one word of ASCII; remove spaces and line breaks",
+                code="no_credentials",
+            )
         self.clock = clock or new_clock()
         self.ids = ids or Ids(self.clock.now_ms)
         self._url = url.rstrip("/")
@@ -441,7 +444,9 @@ def _word(word: Any) -> str:
     except UnicodeEncodeError as error:
         raise BadInput(f"a name is not valid Unicode: {error}", code="not_text") from error
     if text in (".", ".."):
-        raise BadInput(f"{text!r} cannot be a name: it changes the path", code="bad_name")
+        raise BadInput(
+            f"{text!r} cannot be a name: it changes the path; use another one", code="bad_name"
+        )
     return text
 
 

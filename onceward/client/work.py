@@ -155,7 +155,9 @@ class Worker:
             if lost:
                 logger.warning("job %s: its lease was lost in attempt %d", claim.id, claim.attempt)
             elif handling.cancelled():
-                await self._fail(claim, BadInput("the handler has cancelled itself"))
+                await self._fail(
+                    claim, BadInput("the handler has cancelled itself; raise an error instead")
+                )
             elif (error := handling.exception()) is None:
                 await self._complete(claim, handling.result())
             else:

@@ -50,7 +50,7 @@ def create(url: str) -> Engine:
         return _create_postgres(url)
     if parts.query or parts.fragment:
         raise BadInput(
-            f"{redact_url(url)!r}: a database URL of this kind has no ? or # part",
+            f"{redact_url(url)!r}: a database URL of this kind has no ? or # part; remove it",
             code="bad_engine_url",
         )
     if parts.scheme == "memory" and not parts.netloc and not parts.path:

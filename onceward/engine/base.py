@@ -19,6 +19,7 @@ changed only by atomic commits. Every engine gives these guarantees, and
 
 import asyncio
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Callable, Sequence
 from enum import Enum
 from functools import cached_property
@@ -441,7 +442,13 @@ def admit(writes: Sequence[Write]) -> int:
         )
     count = len(writes)
     if len(set(names[1::2])) < count and len({write.key for write in writes}) < count:
-        raise BadInput("a commit has at most one write for each key", code="bad_request")
+        twice = next(
+            one for one, count in Counter(write.key for write in writes).items() if count > 1
+        )
+        raise BadInput(
+            f"a commit has two writes for the key {str(twice)[:100]}; write it once",
+            code="bad_request",
+        )
     return size_bytes
 
 
@@ -478,7 +485,9 @@ def key_bytes(key: Key) -> int:
     """The size of a key in bytes; raises `BadInput` if it exceeds the limits."""
     partition, sort = key
     if "\x00" in partition or "\x00" in sort:
-        raise BadInput("a key must not contain NUL; keys.join escapes it", code="bad_key")
+        raise BadInput(
+            f"the key {str(key)[:100]} must not contain NUL; keys.join escapes it", code="bad_key"
+        )
     partition_bytes = _utf8_bytes(partition)
     sort_bytes = _utf8_bytes(sort)
     if not 0 < partition_bytes <= limits.PARTITION_BYTES_MAX:
@@ -498,7 +507,9 @@ def _utf8_bytes(text: str) -> int:
     try:
         return len(text.encode())
     except UnicodeEncodeError:
-        raise BadInput("a key must not contain lone surrogates", code="bad_key") from None
+        raise BadInput(
+            f"the key {text[:100]!a} is not valid Unicode; remove lone surrogates", code="bad_key"
+        ) from None
 
 
 def too_many_keys(count: int) -> TooLarge:

@@ -146,10 +146,12 @@ class LockTable:
         self, tx: Transaction, id_: str, capacities: Mapping[str, int]
     ) -> Request | None:
         if slot_of(id_) != name_slot(min(capacities), self.slots):
-            raise BadInput(f"the request id {id_} belongs to other names")
+            raise BadInput(f"the request id {id_} belongs to other names; use a new id")
         known = await self.get(tx, id_)
         if known is not None and set(known.names) != set(capacities):
-            raise BadInput(f"the request {id_} is for other names: {', '.join(known.names)}")
+            raise BadInput(
+                f"the request {id_} is for other names: {', '.join(known.names)}; use a new id"
+            )
         return known
 
     async def _heads_for(
@@ -236,7 +238,11 @@ class LockTable:
         keys.admit_name(name, "a lock's name", limits.LOCK_NAME_BYTES_MAX)
         admit_token(token)
         if await tx.get(hold_key(name, token, self.slots)) is None:
-            raise LockLost(f"token {token} does not hold the lock {name!r}", name=name, token=token)
+            raise LockLost(
+                f"token {token} does not hold the lock {name!r}; acquire it again",
+                name=name,
+                token=token,
+            )
 
     async def gate(self, tx: Transaction, resource: str, token: int) -> None:
         """Admit a token to an external resource unless a newer token was admitted.
@@ -361,7 +367,8 @@ class LockTable:
         request = await self.get(tx, id_)
         if request is None:
             raise LockLost(
-                f"the request {id_} has ended: it was released or its lease expired", id=id_
+                f"the request {id_} has ended (released or expired); acquire the locks again",
+                id=id_,
             )
         return request
 

@@ -107,7 +107,10 @@ def slot_of(id_: str) -> int:
             return int(id_[LENGTH:], 16)
         except ValueError:
             pass
-    raise BadInput(f"{str(id_)[:100]!r} is not the id of a request for locks", code="bad_key")
+    raise BadInput(
+        f"{str(id_)[:100]!r} is not the id of a request for locks; `acquire` returns it",
+        code="bad_key",
+    )
 
 
 def name_slot(name: str, slots: int) -> int:
@@ -171,7 +174,10 @@ def gate_key(resource: str) -> Key:
 def admit_names(capacities: Mapping[str, int]) -> None:
     """Reject invalid names and capacities."""
     if not isinstance(capacities, Mapping):
-        raise BadInput("locks must be a mapping of names to capacities, such as {'printer': 1}")
+        raise BadInput(
+            "locks must be a mapping of names to capacities, such as {'printer': 1}, "
+            f"not {type(capacities).__name__}"
+        )
     if not 0 < len(capacities) <= limits.LOCK_NAMES_MAX:
         raise BadInput(
             f"a request has 1 to {limits.LOCK_NAMES_MAX} names, not {len(capacities)}; "

@@ -86,11 +86,11 @@ class Locks:
         """
         for name in names:
             if type(name) is not str:
-                raise BadInput("a lock's name must be a string", code="bad_name")
+                raise BadInput(
+                    f"the name of a lock is text, not {type(name).__name__}", code="bad_name"
+                )
         if len(set(names)) < len(names):
-            raise BadInput(
-                "a request names a lock twice and would wait for itself; remove the duplicate"
-            )
+            raise BadInput(f"{str(sorted(names))[:200]} has a lock twice; remove the duplicate")
         capacities = _capacities(names, capacity)
         admit_names(capacities)
         admit_owner(owner)
@@ -375,7 +375,9 @@ def _capacities(names: tuple[str, ...], capacity: int | Mapping[str, int]) -> di
         return dict.fromkeys(names, capacity)
     others = [name for name in capacity if name not in names]
     if others:
-        raise BadInput(f"`capacity` names {others[0]!r}, which is not among the requested locks")
+        raise BadInput(
+            f"`capacity` names {others[0]!r}, which is not among the requested locks; omit it"
+        )
     return {name: capacity.get(name, 1) for name in names}
 
 

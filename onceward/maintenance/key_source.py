@@ -88,7 +88,10 @@ class KeySource:
             texts = [self._kept(record, insist)]
         found = ServerKeys(parse_keys(texts), self._store.random_bytes)
         if not found:
-            raise OncewardError("the given server key is empty", code="bad_settings")
+            raise OncewardError(
+                "the given server key is empty; `onceward server-key new` generates one",
+                code="bad_settings",
+            )
         strict = insist and self._store.engine.shared
 
         async def adopt(tx: Transaction) -> KeyRecord:

@@ -361,7 +361,9 @@ def read_client(raw: bytes) -> ClientFrame:
         if error.code == "wrong_type" and "`$.t`" in error.message:
             raise BadInput(error.message, code="unknown_frame") from error
         if error.code == "missing_member" and "`t`" in error.message:
-            raise BadInput("a frame must have its type in `t`", code="unknown_frame") from error
+            raise BadInput(
+                'a frame needs its type in `t`, as in {"t": "hello"}', code="unknown_frame"
+            ) from error
         raise
     return frame
 

@@ -274,7 +274,10 @@ class Hub:
         room = self.rooms.get(said.room)
         if to:
             if room is None:
-                raise BadInput(f"{to[:100]!a} is not in the room", code="no_such_member")
+                raise BadInput(
+                    f"{to[:100]!a} is not in the room; send to a member, or to everyone",
+                    code="no_such_member",
+                )
             room.tell(to, said)
             return 1
         if room is not None:
@@ -433,7 +436,9 @@ class Hub:
 
 
 async def _no_acts(visitor: Visitor, asked: frames.Act) -> Any:
-    raise BadInput("this server has no tables", code="not_found")
+    raise BadInput(
+        "this server has no tables; declare a game, or use another server", code="not_found"
+    )
 
 
 async def _nowhere(address: Address, *_: Any) -> Pipe:
@@ -441,4 +446,4 @@ async def _nowhere(address: Address, *_: Any) -> Pipe:
 
 
 def _nobody(token: str) -> Visitor:
-    raise BadInput("this server accepts no tokens", code="no_credentials")
+    raise BadInput("this server accepts no tokens; set up JWT keys", code="no_credentials")

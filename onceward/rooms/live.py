@@ -265,7 +265,10 @@ class LiveRoom:
         """Send an event to one member. Raises `no_such_member`."""
         member = self.members.get(to)
         if member is None:
-            raise BadInput(f"{to[:100]!a} is not in the room", code="no_such_member")
+            raise BadInput(
+                f"{to[:100]!a} is not in the room; send to a member, or to everyone",
+                code="no_such_member",
+            )
         self.doors.tell()
         self.settle()  # keeps the order of events
         member.session.say(said)

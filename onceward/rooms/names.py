@@ -46,7 +46,9 @@ def admit_client(client: Any) -> None:
     """
     admit_text(client, "a client's name", limits.ROOM_CLIENT_CHARS_MAX)
     if not (client.isascii() and client.isprintable()):
-        raise BadInput("a client's name must be printable ASCII", code="bad_name")
+        raise BadInput(
+            f"the name of a client must be printable ASCII, not {client[:100]!a}", code="bad_name"
+        )
 
 
 def admit_number(n: Any, what: str = "the number of a step", least: int = 1) -> None:
@@ -73,7 +75,7 @@ def admit_step(ops: Sequence[RoomOperation]) -> bytes:
             admit_name(does.list, "a list's name")
             _admit_item(does)
         else:
-            raise BadInput(f"{does!r:.100} is not an operation", code="wrong_type")
+            raise BadInput(f"{does!r:.100} is not an operation, such as map.set", code="wrong_type")
     text = encoded(ops)
     if len(text) > limits.ROOM_STEP_BYTES_MAX:
         raise TooLarge(

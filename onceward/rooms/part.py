@@ -4,6 +4,7 @@ All members of the room receive the changes after the commit. Several calls in o
 several steps; `change` makes one step of several operations.
 """
 
+import builtins
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -110,7 +111,11 @@ class Rooms:
         admit_info(info)
         Shapes(info.schemas)
         if await tx.get(info_key(id_), Info) is not None:
-            raise BadInput(f"the room {id_!r} exists already", code="room_exists", id=id_)
+            raise BadInput(
+                f"the room {id_!r} exists already; choose another id, or join it",
+                code="room_exists",
+                id=id_,
+            )
         if await tx.get(head_key(id_), Head) is not None:
             raise damaged(id_, "it has a head but no settings")
         self._put_info(tx, id_, info)
@@ -198,7 +203,7 @@ class Rooms:
         meta: Mapping[str, Any] | None = None,
         after: str = "",
         limit: int = limits.LIST_MAX,
-    ) -> tuple[list[Found], str]:
+    ) -> tuple[builtins.list[Found], str]:
         """Up to `limit` rooms whose ids begin with `prefix` and whose metadata have these members.
 
         They are in the order of ids and start after the id `after`. Returns the rooms and the next
@@ -207,7 +212,9 @@ class Rooms:
         if type(limit) is not int or not 0 < limit <= limits.LIST_MAX:
             raise BadInput(f"a page has 1 to {limits.LIST_MAX} rooms, not {limit}")
         if not isinstance(meta, Mapping | None):
-            raise BadInput("`meta` must be an object", code="wrong_type")
+            raise BadInput(
+                f"`meta` must be a mapping, not {type(meta).__name__}", code="wrong_type"
+            )
         start = keys.join(prefix) if prefix else ""
         end = start + "\U0010ffff" if prefix else None
         if after:
@@ -341,18 +348,21 @@ class Rooms:
         limit: int = limits.ROOM_KEEP_STEPS_MAX,
         *,
         digest: str | None = None,
-    ) -> list[Entry]:
+    ) -> builtins.list[Entry]:
         """Up to `limit` steps after a sequence number.
 
         Raises `NoSuchRoom`. Raises `HistoryGone` if the log does not contain `since`, or has
         another digest there than the given one, as after a restore.
         """
         if type(since) is not int or type(limit) is not int:
-            raise BadInput("`since` and `limit` must be integers", code="wrong_type")
+            raise BadInput(
+                f"`since` and `limit` must be integers, not {since!r} and {limit!r}"[:200],
+                code="wrong_type",
+            )
         head = await self.head(tx, id_)
         if not head.floor <= since <= head.seq:
             raise HistoryGone(
-                f"the log of the room {id_!r} has {head.floor + 1} to {head.seq}",
+                f"the log of the room {id_!r} has {head.floor + 1} to {head.seq}; take a snapshot",
                 floor=head.floor,
                 seq=head.seq,
             )
@@ -375,7 +385,7 @@ class Rooms:
     @joins
     async def newest(
         self, tx: Transaction, id_: str, steps_max: int, bytes_max: int
-    ) -> list[Entry]:
+    ) -> builtins.list[Entry]:
         """The last steps in order, limited by approximate numbers of steps and bytes. Raises
         `NoSuchRoom`.
         """
@@ -438,7 +448,7 @@ class Rooms:
 
     async def _current(
         self, tx: Transaction, id_: str, info: Info, head: Head
-    ) -> tuple[Room, list[Entry]]:
+    ) -> tuple[Room, builtins.list[Entry]]:
         """The room as committed, and the entries that this transaction has added.
 
         The room is current until the next `await`.
@@ -572,7 +582,7 @@ class Rooms:
     # Lists.
 
     @joins
-    async def list(self, tx: Transaction, room: str, name: str) -> list[Item] | None:
+    async def list(self, tx: Transaction, room: str, name: str) -> builtins.list[Item] | None:
         """All items of a list, or None."""
         admit_name(name, "a list's name")
 

@@ -65,7 +65,10 @@ def admit(position: str) -> None:
             return
         except (KeyError, ValueError):
             pass
-    raise BadInput(f"{str(position)[:100]!a} is not a position in a list", code="bad_value")
+    raise BadInput(
+        f"{str(position)[:100]!a} is not a position in a list; use that of an item",
+        code="bad_value",
+    )
 
 
 def _path(text: str) -> list[int]:

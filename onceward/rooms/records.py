@@ -117,7 +117,10 @@ def admit_info(info: Info) -> None:
         )
     text = encoded(info.meta)
     if not text.startswith(b"{"):
-        raise BadInput("the metadata of a room must be an object", code="wrong_type")
+        raise BadInput(
+            f"the metadata of a room must be a mapping, not {type(info.meta).__name__}",
+            code="wrong_type",
+        )
     size = len(text)
     if size > limits.ROOM_META_BYTES_MAX:
         raise BadInput(

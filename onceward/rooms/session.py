@@ -208,7 +208,10 @@ class Session:
     def _take(self, asked: frames.ClientFrame) -> None:
         try:
             if not self._greeted and type(asked) is not frames.Hello:
-                raise BadInput("the first frame must be `hello`", code="no_credentials")
+                raise BadInput(
+                    "the first frame must be `hello` with the token; send it before others",
+                    code="no_credentials",
+                )
             _TAKE[type(asked)](self, asked)
         except OncewardError as error:
             self._refuse(asked, error)
@@ -269,7 +272,9 @@ class Session:
         admit_number(asked.seq, "a sequence number", 0)
         self._insist("read", asked.room)
         if asked.room in self._members:
-            raise BadInput("the connection is in this room already", code="bad_request")
+            raise BadInput(
+                "the connection is in this room already; leave it first", code="bad_request"
+            )
         if asked.create or asked.steps:
             self._insist("write", asked.room)
         if len(self._members) >= limits.ROOMS_PER_CONNECTION_MAX:
@@ -373,7 +378,9 @@ class Session:
     def _member(self, id_: str) -> "Member | Remote":
         member = self._members.get(id_)
         if member is None:
-            raise BadInput(f"the connection has not joined {id_[:100]!a}", code="not_joined")
+            raise BadInput(
+                f"the connection has not joined {id_[:100]!a}; join it first", code="not_joined"
+            )
         return member
 
     def _writer(self, id_: str) -> "Member | Remote":

@@ -258,7 +258,7 @@ def admit_id(id_: Any) -> None:
 
 def _not_an_id(id_: Any) -> NoSuchJob:
     shown = str(id_)[:100]
-    return NoSuchJob(f"{shown!r} is not a job id", id=shown)
+    return NoSuchJob(f"{shown!r} is not a job id; use the `id` of a receipt or a job", id=shown)
 
 
 @lru_cache(maxsize=8_192)

@@ -377,7 +377,9 @@ class Schedule:
         job = await self.get(tx, id_)
         if job.stage not in WAITING:
             raise AlreadyEnded(
-                f"job {id_} cannot be moved: it is {job.state}", id=id_, state=job.state
+                f"job {id_} cannot be moved: it is {job.state}; send it again",
+                id=id_,
+                state=job.state,
             )
         job.due_ms = due_ms
         if job.stage != "blocked":  # otherwise it applies when the job becomes the head of its key

@@ -54,7 +54,10 @@ class TableReferee:
         match = await self._games.at(tx, place(table.id))
         seat = table.marker_of(user)
         if match is None or seat is None:
-            raise BadInput(f"no game is running at {table.id!r}", code="no_game")
+            raise BadInput(
+                f"no game is running at {table.id!r}; wait until enough players are ready",
+                code="no_game",
+            )
         made = read(move)
         if made.match not in (None, match.begun.id):
             raise BadInput(

@@ -98,7 +98,7 @@ class Rounds:
         referee = self._referees.get(game)
         if referee is None:
             raise OncewardError(
-                f"game {game!r} is not declared in this application", code="no_game"
+                f"game {game!r} is not declared; use app.game or app.referee", code="no_game"
             )
         return referee
 

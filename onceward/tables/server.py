@@ -184,4 +184,4 @@ class Tables:
 
 def _admit_users(users: Collection[str]) -> None:
     if isinstance(users, str) or not isinstance(users, Collection):
-        raise BadInput("users must be a list of names")
+        raise BadInput(f"users must be a list of names, not {type(users).__name__}")

@@ -94,7 +94,7 @@ class OpenTable:
     def must_be_open(self) -> None:
         """Raise `table_closed` for a closed table."""
         if self.head.phase == "closed":
-            raise BadInput(f"table {self.id!r} is closed", code="table_closed")
+            raise BadInput(f"table {self.id!r} is closed; use another one", code="table_closed")
 
     async def save(self) -> None:
         """Write the head, schedule the next deadline, and publish the changes."""

@@ -60,5 +60,7 @@ def load_app(path: str) -> App:
     except (ImportError, AttributeError, ValueError) as error:
         raise OncewardError(f"cannot load {path!r}: {error}", code="bad_settings") from error
     if not isinstance(found, App):
-        raise OncewardError(f"{path!r} is not an onceward.App", code="bad_settings")
+        raise OncewardError(
+            f"{path!r} is not an onceward.App; write MODULE:NAME of one", code="bad_settings"
+        )
     return found

@@ -26,7 +26,9 @@ class Form:
             raise BadInput(f"the form lacks the field {name[:100]!a}", code="missing_member")
         first, *others = self._fields[name]
         if others:
-            raise BadInput(f"the form repeats the field {name[:100]!a}", code="duplicate_member")
+            raise BadInput(
+                f"the form repeats the field {name[:100]!a}; send it once", code="duplicate_member"
+            )
         return first
 
     def get(self, name: str, default: str = "") -> str:

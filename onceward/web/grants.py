@@ -126,7 +126,9 @@ class Issuer:
             return Claimed(grants)
         scope = claims.get("scope", "")
         if not isinstance(scope, str):
-            raise BadInput("the scope claim must be text", code="bad_value")
+            raise BadInput(
+                f"the scope claim must be text, not {type(scope).__name__}", code="bad_value"
+            )
         return Claimed(grants, tuple(value for value in scope.split() if value in self._scopes))
 
     def grants(self, claimed: Claimed, user: str) -> Grants:

@@ -41,7 +41,7 @@ class Admission(NamedTuple):
 def admit(server: "Server", request: Request) -> Admission:
     """Check a request. Raises `BadInput`, including `no_credentials` and `origin_refused`."""
     if server.routes.find(request).path != PATH:
-        raise BadInput("this path does not support WebSocket", code="not_found")
+        raise BadInput(f"this path does not support WebSocket; use {PATH}", code="not_found")
     if request.scope["query_string"]:
         raise BadInput(
             "the URL of a connection has no parameters; send the token in a header, a subprotocol "
@@ -73,7 +73,10 @@ def behind(server: "Server", request: Request) -> Access:
     secret = (request.header(b"authorization") or "").partition(" ")[2]
     user = unquote(request.header(USER.lower().encode()) or "")
     if not server.app.hub.owners.is_node(secret) or not user:
-        raise BadInput("invalid credentials of a node of this database", code="no_credentials")
+        raise BadInput(
+            "invalid credentials of a node; all nodes need the same server key",
+            code="no_credentials",
+        )
     return Access(Caller.of_user(user), EVERYTHING)
 
 

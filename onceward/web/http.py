@@ -72,7 +72,9 @@ class Request:
         if value is None:
             return None
         if len(self._headers) < len(headers) and [n for n, _ in headers].count(name) > 1:
-            raise BadInput(f"the header {name.decode()} is repeated", code="bad_header")
+            raise BadInput(
+                f"the header {name.decode()} is repeated; send it once", code="bad_header"
+            )
         try:
             return value.decode()
         except UnicodeDecodeError as error:
@@ -93,10 +95,17 @@ class Request:
             raise BadInput(f"the query is not valid: {error}", code="bad_parameter") from error
         found = dict(pairs)
         if len(found) < len(pairs):
-            raise BadInput("a parameter is repeated", code="bad_parameter")
+            names = [name for name, _ in pairs]
+            twice = next(name for name in names if names.count(name) > 1)
+            raise BadInput(
+                f"the parameter {twice[:100]!a} is repeated; give it once", code="bad_parameter"
+            )
         unknown = sorted(found.keys() - set(known))
         if unknown:
-            raise BadInput(f"unknown parameter {unknown[0][:100]!a}", code="bad_parameter")
+            raise BadInput(
+                f"unknown parameter {unknown[0][:100]!a}; use {', '.join(sorted(known)) or 'none'}",
+                code="bad_parameter",
+            )
         return found
 
     def number(self, name: str, most: int, default: int = 0) -> int:
@@ -126,7 +135,8 @@ class Request:
             if self.header(b"transfer-encoding") is not None:
                 # Proxies may disagree about the end of the body (request smuggling).
                 raise BadInput(
-                    "Content-Length and Transfer-Encoding contradict each other", code="bad_header"
+                    "Content-Length and Transfer-Encoding contradict each other; send one of them",
+                    code="bad_header",
                 )
             if len(length) > _DIGITS_MAX or (length.isdecimal() and int(length) > most_bytes):
                 raise body_too_large(most_bytes)

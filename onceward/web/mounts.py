@@ -68,7 +68,7 @@ class Mounts:
         for words, mount in self._mounts.items():
             if words[0] in taken:
                 raise OncewardError(
-                    f"cannot mount at {mount.prefix}: it belongs to the API",
+                    f"cannot mount at {mount.prefix}: it belongs to the API; choose another prefix",
                     code="bad_settings",
                 )
 

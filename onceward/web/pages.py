@@ -49,7 +49,7 @@ class Pages:
         """Return a file. Raises `BadInput` for an unknown name."""
         body = self._files.get(name)
         if body is None:
-            raise BadInput("there is nothing at this path", code="not_found")
+            raise BadInput(f"there is no page {name[:100]!a}; check the path", code="not_found")
         return Response(200, body, _KINDS[PurePosixPath(name).suffix], self._headers)
 
     def routes(self, files: Mapping[str, str], summary: str) -> list[Route]:

@@ -383,7 +383,10 @@ class Protocol(asyncio.BufferedProtocol):
             _admit_framing(version, self._headers)
         if self._parser.should_upgrade() and not _BODY_HEADERS.isdisjoint(headers):
             # The parser would treat the body as data of the other protocol.
-            raise BadInput("a request with a body cannot upgrade the protocol", code="bad_header")
+            raise BadInput(
+                "a request with a body cannot upgrade the protocol; omit one of them",
+                code="bad_header",
+            )
         self._left_bytes = int(headers.get(b"content-length", 0))
         if self._left_bytes > limits.MESSAGES_BYTES_MAX:
             self._leave_out(body_too_large(limits.MESSAGES_BYTES_MAX))
@@ -605,7 +608,10 @@ def _with_host(headers: Headers, url: bytes) -> Headers:
     if the URL has none."""
     found = _AUTHORITY.match(url)
     if found is None:
-        raise BadInput("invalid URL in the request line")
+        raise BadInput(
+            f"invalid URL {url[:100].decode('ascii', 'replace')!a} in the request line; "
+            "send a path, or a URL with a host"
+        )
     return [(name, found[1] if name == b"host" else value) for name, value in headers]
 
 
@@ -620,10 +626,14 @@ def _admit_framing(version: str, headers: Headers) -> None:
     if not values:
         return
     if version == "1.0":
-        raise BadInput("HTTP/1.0 does not support Transfer-Encoding", code="bad_header")
+        raise BadInput(
+            "HTTP/1.0 does not support Transfer-Encoding; use HTTP/1.1", code="bad_header"
+        )
     codings = [coding.strip().lower() for coding in b",".join(values).split(b",")]
     if codings[-1] != b"chunked" or codings.count(b"chunked") > 1:
-        raise BadInput("Transfer-Encoding must end with chunked, once")
+        raise BadInput(
+            f"Transfer-Encoding must end with chunked, once, not {b', '.join(codings)[:100]!r}"
+        )
     if len(codings) > 1:
         raise BadInput(
             f"unsupported transfer coding {codings[0][:100].decode('ascii', 'replace')!a}; "
@@ -639,7 +649,10 @@ def _path(url: bytes) -> bytes:
     try:
         parsed = httptools.parse_url(url)
     except httptools.HttpParserInvalidURLError as error:
-        raise BadInput("invalid URL in the request line") from error
+        raise BadInput(
+            f"invalid URL {url[:100].decode('ascii', 'replace')!a} in the request line; "
+            "send a path, or a URL with a host"
+        ) from error
     return (parsed.path or b"/") + (b"?" + parsed.query if parsed.query else b"")
 
 
@@ -652,8 +665,12 @@ def _reason(error: httptools.HttpParserError, piece: bytes, *, begins: bool) -> 
     if isinstance(error, httptools.HttpParserInvalidMethodError) and not (
         begins and not piece.lstrip(b"\r\n")[:1].isupper()
     ):
-        return BadInput("unknown method", code="not_implemented")
-    return BadInput("the request is not valid HTTP")
+        return BadInput(
+            f"unknown method in {piece[:20].decode('ascii', 'replace')!a}; use GET, POST, PUT, "
+            "PATCH or DELETE",
+            code="not_implemented",
+        )
+    return BadInput(f"the request is not valid HTTP: {str(error)[:100]}; use HTTP/1.1")
 
 
 def _head_too_large(most: str) -> BadInput:

@@ -120,7 +120,7 @@ class Routes:
                 after = node.any
                 values.append(text)
             if after is None:
-                raise BadInput("there is nothing at this path", code="not_found")
+                raise BadInput("there is nothing at this path; check the URL", code="not_found")
             before, node = node, after
         asked, method = method, "GET" if method == "HEAD" else method
         route = node.routes.get(method)
@@ -130,7 +130,7 @@ class Routes:
             values.append(text)
         if route is None:
             if not node.routes:
-                raise BadInput("there is nothing at this path", code="not_found")
+                raise BadInput("there is nothing at this path; check the URL", code="not_found")
             allowed = ", ".join(sorted({*node.routes, *(["HEAD"] if "GET" in node.routes else [])}))
             raise BadInput(
                 f"this path supports {allowed}, not {asked[:20]}",
@@ -176,5 +176,5 @@ def _decode(word: bytes) -> str:
     except UnicodeDecodeError as error:
         raise BadInput(f"the path is not UTF-8: {error}", code="not_text") from error
     if "\x00" in text:
-        raise BadInput("a path must not contain NUL", code="bad_name")
+        raise BadInput(f"the path {text[:100]!a} contains NUL; remove it", code="bad_name")
     return text

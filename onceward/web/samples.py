@@ -115,7 +115,7 @@ _ARGUMENTS: dict[str, dict[str, Any]] = {
     "keys.create": {"name": "billing", "scopes": ["send:invoices.*", "lock:billing"]},
     "callers.transfer": {"to": "key:shop"},
     "sessions.revoke_all": {"caller": "key:ann"},
-    "session.sign_in": {"token": "ow_..."},
+    "session.sign_in": {"token": "YOUR_KEY"},
 }
 # What is no request with a response.
 _LIVE = {

@@ -444,5 +444,8 @@ def insist_dev(request: Request) -> None:
     """
     server = request.scope.get("onceward")
     if server is None or not server.auth.dev:
-        raise BadInput("this is available only in dev mode", code="no_credentials")
+        raise BadInput(
+            "this is available only in dev mode; start the server without keys, on this machine",
+            code="no_credentials",
+        )
     insist_local(request)

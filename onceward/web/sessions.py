@@ -240,9 +240,15 @@ def insist_own_page(request: Request) -> None:
     """Raise `no_credentials` for a request from a page of another origin."""
     origin, host = request.header(b"origin"), request.header(b"host")
     if origin is not None and origin.partition("://")[2] != host:
-        raise BadInput("only pages of the console can do this", code="no_credentials")
+        raise BadInput(
+            "only pages of the console can do this; open the console of this server",
+            code="no_credentials",
+        )
     if request.header(b"sec-fetch-site") in ("cross-site", "same-site"):
-        raise BadInput("only pages of the console can do this", code="no_credentials")
+        raise BadInput(
+            "only pages of the console can do this; open the console of this server",
+            code="no_credentials",
+        )
 
 
 def name_of(request: Request, *, secure: bool = False) -> str:

@@ -275,7 +275,9 @@ def _from_file(path: str | None) -> dict[str, Any]:
     try:
         return tomllib.loads(Path(path or FILE).read_text(encoding="utf-8"))
     except FileNotFoundError as error:
-        raise OncewardError(f"file {path} not found", code="no_such_file") from error
+        raise OncewardError(
+            f"file {path} not found; check the path", code="no_such_file"
+        ) from error
     except (OSError, ValueError) as error:
         raise OncewardError(f"cannot read {path or FILE}: {error}", code="bad_settings") from error
 

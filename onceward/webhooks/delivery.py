@@ -270,7 +270,7 @@ class Delivery:
             try:
                 endpoint = await self._endpoint(*key)
                 if endpoint.disabled:
-                    raise Fail(f"endpoint {id_} is disabled")
+                    raise Fail(f"endpoint {id_} is disabled; enable it and resend the timer")
                 given = self._given(webhook, endpoint)
                 admitted = self._host(webhook, endpoint) == host
                 if admitted:

@@ -94,14 +94,15 @@ async def put(
     key = endpoint_key(caller, id_)
     signing.admit_secret(secret)
     if type(url) is not str or type(description) is not str:
-        raise BadInput("the url and description of an endpoint must be text")
+        kinds = f"{type(url).__name__} and {type(description).__name__}"
+        raise BadInput(f"the url and description of an endpoint must be text, not {kinds}")
     if type(disabled) is not bool:
         raise BadInput(f"disabled must be true or false, not {disabled!r}")
     admit_headers({} if headers is None else headers)
     if retry is not None:
         admit_policy(retry)
     if not url and id_ != DEFAULT:
-        raise BadInput("an endpoint needs a url")
+        raise BadInput(f"the endpoint {id_!r} needs a url; only {DEFAULT!r} has none")
     known = await tx.get(key, Endpoint)
     endpoint = None if known is None else _decrypted(tx, caller, id_, known)
     if endpoint is None:

@@ -51,7 +51,9 @@ def headers(secrets: Sequence[str], id_: str, timestamp_s: int, body: bytes) -> 
     attempts of a message have the same id, and each has its own time.
     """
     if not _MESSAGE_ID.fullmatch(id_):
-        raise BadInput(f"invalid message id {id_!r}", code="bad_header")
+        raise BadInput(
+            f"invalid message id {id_!r}; use printable ASCII without dots", code="bad_header"
+        )
     if len(secrets) > limits.SECRETS_MAX:
         raise BadInput(f"at most {limits.SECRETS_MAX} secrets can sign at once", code="bad_secret")
     made = {"webhook-id": id_, "webhook-timestamp": str(timestamp_s)}

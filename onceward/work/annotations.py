@@ -3,7 +3,7 @@
 import inspect
 import sys
 from asyncio import Future
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from functools import partial
 from types import NoneType, SimpleNamespace, UnionType
 from typing import Any, Never, NoReturn, Union, get_args, get_origin, get_type_hints
@@ -54,10 +54,16 @@ def _is_json(type_: Any) -> bool:
     return origin in (list, dict, Union, UnionType) and all(map(_is_json, parts))
 
 
+def signature_of(fn: Callable[..., Any]) -> inspect.Signature:
+    """The signature of a function; names in annotations need not exist. Raises `TypeError` and
+    `ValueError` for some functions in C."""
+    return inspect.signature(fn, **_FORMAT)
+
+
 def annotations(fn: Callable[..., Any]) -> tuple[Any, Any]:
     """The annotations of the first parameter and of the result."""
     try:
-        signature = inspect.signature(fn, **_FORMAT)
+        signature = signature_of(fn)
     except (TypeError, ValueError):  # some functions in C have none
         return Any, Any
     first = next(iter(signature.parameters.values()), None)
@@ -96,3 +102,13 @@ def awaited(result: Any) -> Any:
     if get_origin(result) in _AWAITABLE:
         return get_args(result)[-1]
     return result
+
+
+def declared_names(kind: type) -> Iterable[str]:
+    """The names of attributes that a class itself declares with a type."""
+    if sys.version_info >= (3, 14):
+        from annotationlib import Format, get_annotations
+
+        return get_annotations(kind, format=Format.STRING)
+    names: Iterable[str] = vars(kind).get("__annotations__", ())
+    return names

@@ -1,6 +1,5 @@
 """Declarations of an application before its start, validated."""
 
-import inspect
 import re
 from collections.abc import Awaitable, Callable
 from functools import partial, wraps
@@ -25,7 +24,7 @@ from onceward.tables.games.server import admit as admit_rules
 from onceward.tables.policy import names_fit
 from onceward.webhooks.delivery import Outward
 from onceward.webhooks.timers import Send, Spec, timer_key
-from onceward.work.annotations import is_coroutine
+from onceward.work.annotations import is_coroutine, signature_of
 from onceward.work.attempt import Handler
 from onceward.work.handlers import handler_types
 from onceward.work.job import Job
@@ -52,7 +51,10 @@ def admit_app(url: Any, name: Any, slots: Any, outward: Any, store: Any, threads
             f"the number of threads must be 1 to {limits.THREADS_MAX}, not {str(threads)[:100]}"
         )
     if not callable(store):
-        raise BadInput("`store` must be a function that returns a store for an engine")
+        raise BadInput(
+            "`store` must be a function that returns a store for an engine, not "
+            f"{type(store).__name__}"
+        )
 
 
 def handler_of(
@@ -64,7 +66,10 @@ def handler_of(
     admit_lease(lease_ms)
     whole = is_whole(concurrency) and is_whole(batch)
     if not whole or not 0 <= batch <= concurrency or concurrency < 1:
-        raise BadInput("concurrency must be 1 or more, and batch must not exceed it")
+        raise BadInput(
+            "concurrency must be 1 or more, and batch must not exceed it; they are "
+            f"{str(concurrency)[:50]} and {str(batch)[:50]}"
+        )
 
     def make(fn: Callable[..., Any]) -> Handler:
         admit_function(fn, "a handler")
@@ -85,7 +90,7 @@ def outbox_of(
     if ask is not None:
         admit_function(ask, "the `ask` of an outbox")
     if ask is not None and policy != "hold":
-        raise BadInput("`ask` needs an outbox with the policy 'hold'")
+        raise BadInput(f"`ask` needs an outbox with the policy 'hold', not {policy!r}")
 
     def make(fn: Callable[..., Any]) -> Callable[..., Any]:
         admit_function(fn, "an outbox")
@@ -144,7 +149,7 @@ def admit_mount(prefix: str, web: Callable[..., Awaitable[None]]) -> None:
         raise BadInput(f"only an ASGI application can be mounted, not {type(web).__name__}")
     admit_async(web, "a mounted ASGI application")
     try:
-        inspect.signature(web).bind({}, None, None)
+        signature_of(web).bind({}, None, None)
     except (TypeError, ValueError) as error:
         raise BadInput(
             f"a mounted ASGI application takes scope, receive and send, and {type(web).__name__} "

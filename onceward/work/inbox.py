@@ -201,7 +201,7 @@ def derived_key(body: Any, fields: Sequence[str], queue: str) -> str:
     if any(value is msgspec.UNSET or value is None or value == "" for value in values):
         missing = [n for n, v in zip(fields, values, strict=True) if v in (msgspec.UNSET, None, "")]
         raise BadInput(
-            f"the message lacks {', '.join(missing)}, which its idempotency key is derived from",
+            f"the message lacks {', '.join(missing)}, the fields of its idempotency key; add them",
             code="missing_key",
             fields=missing,
         )

@@ -401,7 +401,9 @@ class Job(JobFields[Body], Generic[Body]):
         with self._blamed():
             known = (await self._load()).get(name) if type(name) is str else None
             if known is None or not known.done:
-                raise BadInput(f"the step {str(name)[:100]!r} has no result to reopen")
+                raise BadInput(
+                    f"the step {str(name)[:100]!r} has no result to reopen; name a recorded step"
+                )
             intent = Step(intent=self.attempt, token=self.token, why=why[: limits.REASON_CHARS_MAX])
             await self._record(name, intent)
             raise InDoubt(f"the step {name!r} must be settled again: {why}")
@@ -552,7 +554,10 @@ def send_arguments(store: Store, keywords: Mapping[str, Any]) -> SendArguments:
         arguments["due_ms"] = keywords["due_ms"]
     if "delay_s" in keywords:
         if "due_ms" in keywords:
-            raise BadInput("a job can have a delay_s or a due_ms, not both")
+            raise BadInput(
+                f"a job can have a delay_s or a due_ms, not both ({keywords['delay_s']!r} and "
+                f"{keywords['due_ms']!r})"[:200]
+            )
         delay_ms = milliseconds(keywords["delay_s"], "a delay")
         arguments["due_ms"] = later_ms(store, delay_ms) if delay_ms else 0
     return arguments

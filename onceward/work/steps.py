@@ -141,16 +141,22 @@ async def settle(
     for one in job.settled:
         if key and (one.key, one.by) == (key, by):
             if (one.step, one.done) != (name, done):
-                raise KeyReused(f"the key {key!r} was already used to settle {one.step!r}")
+                raise KeyReused(
+                    f"the key {key!r} was already used to settle {one.step!r}; use another key"
+                )
             return
     if job.stage != "in_doubt":
         raise NotFailed(f"job {id_} is not in doubt: it is {job.state}", id=id_, state=job.state)
     steps = await load(tx, id_)
     if type(name) is not str or name not in steps or steps[name].done:
-        raise BadInput(f"job {id_} has no step {str(name)[:100]!r} in doubt")
+        raise BadInput(
+            f"job {id_} has no step {str(name)[:100]!r} in doubt; see the steps of the job"
+        )
     if token is not None and steps[name].token != token:
         raise NotFailed(
-            f"job {id_} is in doubt because of another attempt", id=id_, state=job.state
+            f"job {id_} is in doubt because of another attempt; claim it again",
+            id=id_,
+            state=job.state,
         )
     if done:
         steps[name] = done_step(result)

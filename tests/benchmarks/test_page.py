@@ -41,7 +41,7 @@ def test_those_who_are_ahead_stand_first_with_the_reason() -> None:
     head, _, rest = page.partition("## How it was measured")
     assert "| work, 100 callers | quick | 2.50 | It keeps \\| nothing. |" in head
     assert "| slow |" not in head
-    assert "absent did not run: it is not installed" in head
+    assert "absent: it is not installed" in head
     assert "| slow | 50.00 | 1.00 | 2.00 | 3.0 |  | 50 | 2.00 × | 5 |" in rest
     assert "- **quick**: quick syncs" in rest
     assert "Measured on 2026-11-16, 2 s a run." in rest
@@ -49,12 +49,12 @@ def test_those_who_are_ahead_stand_first_with_the_reason() -> None:
 
 def test_a_reason_that_is_not_known_is_not_made_up() -> None:
     case = Case("c", "c", sides=[side("onceward", 1), side("quick", 2)])
-    assert "| c | quick | 2.00 | No reason is known yet. |" in text(report(case), "plots")
+    assert "| c | quick | 2.00 | Unknown. |" in text(report(case), "plots")
 
 
 def test_nobody_ahead_is_said_so() -> None:
     case = Case("c", "c", sides=[side("onceward", 2), side("slow", 1)])
-    assert "Nobody is, in what was measured" in text(report(case), "plots")
+    assert "No other side is ahead" in text(report(case), "plots")
 
 
 def test_too_few_runs_are_marked() -> None:

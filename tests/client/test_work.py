@@ -105,7 +105,7 @@ async def long_winded(_: ClaimedJob) -> None:
         (speechless, "Mute (its message cannot be read)"),
         (unspeakable, "the request cannot be written as JSON"),
         (far_too_much, "the body of this request must have at most"),
-        (cancels_itself, "the handler has cancelled itself"),
+        (cancels_itself, "the handler has cancelled itself; raise an error instead"),
         (long_winded, "ValueError: xxx"),
     ],
 )

@@ -247,7 +247,7 @@ async def test_a_line_that_is_full_is_an_error(monkeypatch: pytest.MonkeyPatch) 
 
 BAD: list[tuple[tuple[Any, ...], dict[str, Any], str]] = [
     ((), {}, "1 to 16 names, not 0"),
-    (("a", "a"), {}, "a request names a lock twice"),
+    (("a", "a"), {}, "has a lock twice"),
     (("",), {}, "a lock's name has 1 to 256 bytes"),
     ((5,), {}, "a lock's name must be a string"),
     ((["a"],), {}, "a lock's name must be a string"),

@@ -187,7 +187,7 @@ def test_a_step_is_as_large_as_may_be_and_no_larger() -> None:
 def test_what_is_no_operation_is_refused(does: Any) -> None:
     assert refusal(admit_step, [op.MapMake("m"), does]) == (
         "wrong_type",
-        f"{does!r} is not an operation",
+        f"{does!r} is not an operation, such as map.set",
     )
 
 

@@ -128,7 +128,10 @@ async def test_only_a_step_that_has_a_result_can_be_put_in_doubt() -> None:
         await job.reopen("pya", "a slip of the pen")
 
     job = await run_one(work, attempts_max=1)
-    assert (job.state, job.reason) == ("failed", "the step 'pya' has no result to reopen")
+    assert (job.state, job.reason) == (
+        "failed",
+        "the step 'pya' has no result to reopen; name a recorded step",
+    )
 
 
 @virtual

@@ -145,7 +145,7 @@ class Live:
         """
         admit_room(id_)
         if self.state == "closed":
-            raise self.error or BadInput("the connection is closed")
+            raise self.error or BadInput("the connection is closed; open another one")
         if id_ not in self.rooms:
             replica = Replica(id_, self.ids.new(), create=create)
             room = self.rooms[id_] = Room(self, replica)
@@ -169,7 +169,9 @@ class Live:
             finally:
                 end()
         if room.status == "closed":
-            raise room.error or BadInput("the room was left during the join", code="not_joined")
+            raise room.error or BadInput(
+                "the room was left during the join; join it again", code="not_joined"
+            )
         return room
 
     async def act(self, do: str, table: str = "", **body: Unpack[ActMembers]) -> Any:
@@ -180,7 +182,7 @@ class Live:
         the connection is lost before the response.
         """
         if self.state == "closed":
-            raise self.error or BadInput("the connection is closed")
+            raise self.error or BadInput("the connection is closed; open another one")
         return await self._acts.ask(do, table, body, connected=self.state == "connected")
 
     # For rooms.
@@ -281,7 +283,9 @@ class Live:
                 if closed is not None:
                     return closed
             if self.state != "connected":
-                raise Unavailable(f"{self._address} does not support the rooms protocol")
+                raise Unavailable(
+                    f"{self._address} does not support the rooms protocol; check the address"
+                )
             self._socket = socket
             async with asyncio.TaskGroup() as group:
                 writing = group.create_task(self._write(socket))
@@ -407,7 +411,9 @@ class Live:
             self._send(Ping())
             await self.clock.sleep(limits.ROOM_BEAT_S)
             if not self._heard:
-                raise Unavailable(f"{self._address} does not respond")
+                raise Unavailable(
+                    f"{self._address} does not respond; check the server and the network"
+                )
             self._spoiled_before = 0
 
     def _lost(self) -> None:
@@ -427,7 +433,7 @@ class Live:
             return
         self._lost()
         self.error = error
-        self._acts.end(error or BadInput("the connection is closed"))
+        self._acts.end(error or BadInput("the connection is closed; open another one"))
         for room in list(self.rooms.values()):
             room.close(error)
         self.rooms.clear()

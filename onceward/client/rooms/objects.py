@@ -281,7 +281,10 @@ class RoomList(Named):
         if empty and item == "":
             return
         if type(item) is not str or item not in self._items().cells:
-            raise BadInput(f"{self.name!r} has no item {str(item)[:100]!r}", code="bad_key")
+            raise BadInput(
+                f"{self.name!r} has no item {str(item)[:100]!r}; read the list again",
+                code="bad_key",
+            )
 
     def _position(self, item: str) -> str | None:
         """The position to use if the item is deleted before the step arrives."""
@@ -319,7 +322,7 @@ class Presence(Named):
         value = plain(value)
         ttl_ms = milliseconds(ttl_s, "the time of a presence", limits.PRESENCE_MS_MAX / 1000)
         if ttl_ms < 1:
-            raise BadInput("a presence must last at least a millisecond")
+            raise BadInput(f"a presence must last at least 0.001 s, not {ttl_s!r} s")
         size = len(encoded(value))
         if size > limits.PRESENCE_BYTES_MAX:
             raise TooLarge(

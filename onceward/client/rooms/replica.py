@@ -138,7 +138,10 @@ class Replica:
         assert step is not None
         try:
             if step.effects is None:
-                raise BadInput("the batch conflicts with changes of others", code="not_expected")
+                raise BadInput(
+                    "the batch conflicts with changes of others; read the room again and repeat it",
+                    code="not_expected",
+                )
             if step.ops:
                 admit_step(step.ops)
                 self._admit_more(step.ops)

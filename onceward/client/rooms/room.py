@@ -293,7 +293,9 @@ class Room:
         self.error = error
         self.replica.lost()
         self._out.clear()
-        self.replica.drop(error or OncewardError("the room was left", code="outcome_unknown"))
+        self.replica.drop(
+            error or OncewardError("the room was left; join it again", code="outcome_unknown")
+        )
         self._line.forget(self)
         self._set_status("closed")
         self.settle()
@@ -491,7 +493,7 @@ class Room:
 
     def _must_be_open(self) -> None:
         if self.status == "closed":
-            raise self.error or BadInput("the room was left", code="not_joined")
+            raise self.error or BadInput("the room was left; join it again", code="not_joined")
 
 
 def _added(hooks: list[Any], hook: Any) -> Unsubscribe:

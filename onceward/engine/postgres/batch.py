@@ -80,7 +80,7 @@ def _row(write: Write) -> Row:
 
 def admit_time(time_ms: int) -> None:
     if not -NEVER < time_ms < NEVER:
-        raise BadInput(f"{time_ms} is not a time in milliseconds since 1970")
+        raise BadInput(f"{time_ms} is not a time in milliseconds since 1970; use a number from 0")
 
 
 def _text(put: Put) -> str:

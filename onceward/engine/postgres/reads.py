@@ -172,12 +172,17 @@ def _admit(partition: str, sort: str) -> None:
     """Reject keys that PostgreSQL cannot represent: they would fail the whole batch."""
     text = partition + sort
     if "\0" in text:
-        raise BadInput("a key must not contain NUL; keys.join escapes it", code="bad_key")
+        raise BadInput(
+            f"the key {text[:100]!a} must not contain NUL; keys.join escapes it", code="bad_key"
+        )
     if not text.isascii():
         try:
             text.encode()
         except UnicodeEncodeError:
-            raise BadInput("a key must not contain lone surrogates", code="bad_key") from None
+            raise BadInput(
+                f"the key {text[:100]!a} is not valid Unicode; remove lone surrogates",
+                code="bad_key",
+            ) from None
 
 
 def _record(key: Key, row: Any) -> Record | None:

@@ -84,11 +84,16 @@ def _admit_target(path: str, to: str, force: bool) -> None:
     if os.path.isdir(to):
         raise CannotOpen(f"{to} is a directory. Name a file in it.", code="is_a_directory")
     if not os.access(folder, os.W_OK):
-        raise CannotOpen(f"the folder {folder} is not writable.", code="read_only")
+        raise CannotOpen(
+            f"the folder {folder} is not writable. Choose another one, or change its permissions.",
+            code="read_only",
+        )
     if os.path.exists(to) and os.path.samefile(path, to):
         raise BadInput(f"{to} is the database itself. Name another file.")
     if os.path.exists(to) and not stat.S_ISREG(os.stat(to).st_mode):
-        raise CannotOpen(f"{to} exists and is not a regular file.", code="file_exists")
+        raise CannotOpen(
+            f"{to} exists and is not a regular file. Name another file.", code="file_exists"
+        )
     there = [file for file in (to, *_companions(to)) if os.path.lexists(file)]
     if there and not force:
         raise CannotOpen(

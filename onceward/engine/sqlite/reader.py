@@ -59,7 +59,9 @@ class Snapshot:
         """In a read transaction on the table."""
         connection.execute("BEGIN")
         if not is_ours(connection, path):
-            raise CannotOpen(f"{path} is empty and not a database.", code="not_a_database")
+            raise CannotOpen(
+                f"{path} is empty and not a database. Name another file.", code="not_a_database"
+            )
         self.format = int(str(connection.pragma("user_version")))
         self.meta = read_meta(connection, path)
         self.database_id, self.folded_seq = self.meta.database_id, self.meta.folded_seq
@@ -228,9 +230,12 @@ def admit(path: str) -> None:
     if os.path.isdir(path):
         raise CannotOpen(f"{path} is a directory. Name a file in it.", code="is_a_directory")
     if not os.path.exists(path):
-        raise CannotOpen(f"{path} does not exist.", code="no_such_file")
+        raise CannotOpen(f"{path} does not exist. Check the path.", code="no_such_file")
     if not os.access(path, os.R_OK):
-        raise CannotOpen(f"no permission to read {path}.", code="storage_failed")
+        raise CannotOpen(
+            f"no permission to read {path}. Run the command as the user of the server.",
+            code="storage_failed",
+        )
 
 
 def wal_path(path: str) -> str:

@@ -513,7 +513,10 @@ def inspect_path(path: str) -> None:
         raise CannotOpen(f"the folder {folder} does not exist. Create it.", code="no_such_file")
     if not os.path.exists(path):
         if not os.access(folder, os.W_OK):
-            raise CannotOpen(f"the folder {folder} is not writable.", code="read_only")
+            raise CannotOpen(
+                f"the folder {folder} is not writable. Change its permissions.",
+                code="read_only",
+            )
         return
     # root may write any file, but a read-only file should stay unchanged.
     writable = os.stat(path).st_mode & (stat.S_IWUSR | stat.S_IWGRP | stat.S_IWOTH)

@@ -81,17 +81,24 @@ def play(
                 number=match.number,
             )
     if match.outcome is not None:
-        raise BadInput("the game has ended", code="match_over")
+        raise BadInput("the game has ended; start another one", code="match_over")
     if match.due_ms is not None and at_ms >= match.due_ms:
-        raise BadInput("the time for this move has run out", code="out_of_time")
+        raise BadInput(
+            "the time for this move has run out; the game continues without it", code="out_of_time"
+        )
     if seat in match.pending:
         raise BadInput("you have already moved; wait for the other players", code="not_your_turn")
     if seat not in match.movers:
-        raise BadInput(f"it is the turn of {', '.join(match.movers)}", code="not_your_turn")
+        raise BadInput(
+            f"it is the turn of {', '.join(match.movers)}; wait for yours", code="not_your_turn"
+        )
     for legal in rules.moves(_plain(match.state), seat):
         if _same(legal, move):
             return MatchMoved(seat, _plain(legal), at_ms)
-    raise BadInput("this move is not allowed now", code="bad_move")
+    raise BadInput(
+        f"the move {str(move)[:100]!r} is not allowed now; the view has the legal ones",
+        code="bad_move",
+    )
 
 
 def late(match: Match, at_ms: int, seats: Iterable[str] = ()) -> MatchLate | None:

@@ -74,9 +74,12 @@ class Matches:
                 f"{rules.name} has the seats {', '.join(rules.seats)}; give one player for each"
             )
         if not all(type(player) is str and player for player in players.values()):
-            raise BadInput("the name of a player must be text and not empty", code="bad_name")
+            found = next(one for one in players.values() if type(one) is not str or not one)
+            raise BadInput(f"the name of a player is text, not {found!r:.100}", code="bad_name")
         if place != "" and await tx.get(playing_key(place)) is not None:
-            raise BadInput(f"a game is already running at {place!r}", code="other_game")
+            raise BadInput(
+                f"a game is already running at {place!r}; end it first", code="other_game"
+            )
         begun = MatchBegun(
             id=self._ids.new(),
             game=rules.name,
@@ -273,7 +276,9 @@ def _admit_seats(match: Match, seats: Sequence[str]) -> None:
     """Raise `BadInput` for unknown seats of this match."""
     known = list(match.begun.players)
     if isinstance(seats, str) or not isinstance(seats, Collection):
-        raise BadInput("seats must be a list", code="bad_name")
+        raise BadInput(
+            f"seats must be a list of names, not {type(seats).__name__}", code="bad_name"
+        )
     if any(seat not in known for seat in seats):
         raise BadInput(
             f"unknown seat; the seats of this game are {', '.join(known)}", code="bad_name"

@@ -43,7 +43,10 @@ async def create(call: Call, asked: api.CreateEndpoint) -> Response:
         except NoSuchEndpoint:
             return await _put(tx, caller, id_, asked, secret), False
         if not _same(known, asked, secret):
-            raise KeyReused(f"the id {id_[:200]!r} belongs to a different endpoint", id=id_[:200])
+            raise KeyReused(
+                f"the id {id_[:200]!r} belongs to a different endpoint; choose another id",
+                id=id_[:200],
+            )
         return known, True
 
     with refused_as("bad_endpoint"):
@@ -172,7 +175,7 @@ async def test(call: Call, id_: str) -> Response:
     caller = call.caller
     endpoint = await call.app.store.run(lambda tx: endpoints.get(tx, id_, caller=caller.id))
     if not endpoint.url:
-        raise BadInput(f"endpoint {id_!r} has no url", code="bad_endpoint")
+        raise BadInput(f"endpoint {id_!r} has no url; set one", code="bad_endpoint")
     target = TimerCall(endpoint=id_, body={"type": "test", "endpoint": id_}, attempts_max=1)
     key = idempotency_key(call.request, None)
     view = await call.app.timers.put(Spec(target, delay_ms=0), key=key, caller=caller.caller)

@@ -75,7 +75,11 @@ def idempotency_key(request: Request, key: str | None) -> str | None:
         if len(header) > 1 and header[0] == header[-1] == '"':
             header = _ESCAPED.sub(r"\1", header[1:-1])
         if key is not None and key != header:
-            raise BadInput("the header Idempotency-Key and the member key differ", code="bad_key")
+            raise BadInput(
+                f"the header Idempotency-Key is {header[:100]!r}, but the member key is "
+                f"{key[:100]!r}; send one of them",
+                code="bad_key",
+            )
         key = header
     _admit_key(key)
     return key
@@ -83,7 +87,7 @@ def idempotency_key(request: Request, key: str | None) -> str | None:
 
 def _admit_key(key: str | None) -> None:
     if key is not None and "\x00" in key:
-        raise BadInput("an idempotency key must not contain NUL", code="bad_key")
+        raise BadInput(f"the idempotency key {key[:100]!a} contains NUL; remove it", code="bad_key")
 
 
 def _options(message: api.Message) -> dict[str, Any]:

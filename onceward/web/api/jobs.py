@@ -324,7 +324,7 @@ async def _by_key(call: Call, key: str, asked: api.FindJobs) -> api.JobPage:
     ]
     admit_key(key, "")
     if "\x00" in key:
-        raise BadInput("an idempotency key must not contain NUL", code="bad_key")
+        raise BadInput(f"the idempotency key {key[:100]!a} contains NUL; remove it", code="bad_key")
     places = [dedupe_key(name, sender, key) for name in queues for sender in sorted(senders)]
     found: list[api.JobSummary] = []
     for first in range(0, min(len(places), limits.LIST_MAX), limits.PAGE_JOBS):

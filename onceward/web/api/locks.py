@@ -29,7 +29,7 @@ async def acquire(call: Call, asked: api.AcquireLocks) -> api.HeldLocks:
         _admit(name)
         call.caller.insist("lock", name)
     if len(set(asked.names)) < len(asked.names):
-        raise BadInput("a lock is named twice in one request; it would wait for itself")
+        raise BadInput(f"{str(sorted(asked.names))[:200]} has a lock twice; remove the duplicate")
     capacities = dict.fromkeys(asked.names, asked.capacity)
     admit_names(capacities)
     owner = asked.owner or call.caller.user
@@ -145,7 +145,9 @@ def _insist(caller: Access, request: LockRequest | None) -> None:
 
 def _admit(name: str) -> None:
     if "\x00" in name:
-        raise BadInput("a lock's name must not contain NUL", code="bad_name")
+        raise BadInput(
+            f"the name {name[:100]!a} of a lock contains NUL; remove it", code="bad_name"
+        )
 
 
 def _admit_request(made_up: str) -> None:

@@ -224,7 +224,9 @@ class _Stored(NamedTuple):
         found = await self._found(call, id_, name)
         if found is None:
             what = self.kind.removesuffix("s")
-            raise BadInput(f"{what} {name[:100]!a} not found in the room", code="not_found")
+            raise BadInput(
+                f"{what} {name[:100]!a} not found in the room; see its snapshot", code="not_found"
+            )
         return self.contents(name, found)
 
     async def put(self, call: Call, id_: str, name: str, asked: api.ValueSchema) -> Any:
@@ -330,7 +332,7 @@ async def _info(call: Call, id_: str) -> Info:
 def _admit_id(id_: str) -> None:
     admit_room(id_)
     if "\x00" in id_:
-        raise BadInput("a room's id must not contain NUL", code="bad_name")
+        raise BadInput(f"the id {id_[:100]!a} of a room contains NUL; remove it", code="bad_name")
 
 
 def _members(call: Call, id_: str) -> int:

@@ -30,7 +30,7 @@ async def enter(server: "Server", request: Request) -> Response:
         server.caller(request)  # dev mode is only for callers on this machine
     asked = parse(await request.body(), api.SignIn)
     if bool(asked.link) == bool(asked.token):
-        raise BadInput("sign in with either a link or a token")
+        raise BadInput("sign in with either a link or a token; send one of them")
     if asked.link:
         session = await server.sessions.enter(asked.link, request)
     elif server.auth.dev:
@@ -122,7 +122,10 @@ def _whose(call: Call, asked: api.WhoseSessions) -> str:
     if whose != call.caller.id:
         call.caller.insist_all()
         if not 0 < len(whose.encode()) <= limits.SORT_BYTES_MAX // 2:
-            raise BadInput("caller must be the id of a caller", code="bad_parameter")
+            raise BadInput(
+                f"{whose[:100]!r} is not the id of a caller, such as key:billing or user:ann",
+                code="bad_parameter",
+            )
     return whose
 
 

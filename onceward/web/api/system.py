@@ -50,7 +50,7 @@ async def healthz(server: "Server", request: Request) -> Response:
 async def readyz(server: "Server", request: Request) -> Response:
     """Respond if the node can work now. Raises the reason otherwise."""
     if server.draining.is_set():
-        raise Unavailable("the server is stopping", code="node_stopped")
+        raise Unavailable("the server is stopping; retry", code="node_stopped")
     await server.probe()
     alarms = [api.ActiveAlarm(alarm.code, alarm.since_ms) for alarm in server.app.alarms]
     return Response.of(api.Health("ready", alarms))

@@ -171,7 +171,10 @@ async def resend(call: Call, id_: str, asked: api.WhoseTimer) -> api.Timer:
         if isinstance(target, Send) and view.caller:
             insist_on_entry(call.app.node, call.caller, "send", target.queue)
         if view.job is None:
-            raise NotFailed(f"timer {view.id[:200]!r} has no failed firing", id=view.id[:200])
+            raise NotFailed(
+                f"timer {view.id[:200]!r} has no failed firing; only failed firings can be resent",
+                id=view.id[:200],
+            )
         await call.app.node.schedule.retry(tx, view.timer.job)
         return await call.app.timers.get(view.id, caller=Caller.parse(view.caller), tx=tx)
 
@@ -247,19 +250,22 @@ def _target(call: Call, asked: api.CreateTimer) -> Target:
 async def _insist_on_url(call: Call, id_: str) -> None:
     """Raise `BadInput` for an endpoint that does not exist, or has no URL."""
     if not id_:
-        raise BadInput("a timer needs exactly one of queue, url and endpoint")
+        raise BadInput("a timer needs exactly one of queue, url and endpoint; all are missing")
     endpoint = await call.app.store.run(partial(endpoints.get, id_=id_, caller=call.caller.id))
     if not endpoint.url:
-        raise BadInput(f"endpoint {id_!r} has no url")
+        raise BadInput(f"endpoint {id_!r} has no url; set one")
 
 
 def _repeat(asked: api.CreateTimer) -> Repeat | None:
     if asked.every_ms is not None and asked.cron is not None:
-        raise BadInput("a timer repeats either by every_ms or by cron, not both")
+        raise BadInput(
+            f"a timer repeats either by every_ms ({asked.every_ms}) or by cron "
+            f"({asked.cron[:100]!r}), not both"
+        )
     if asked.cron is not None:
         return Cron(asked.cron, "UTC" if asked.zone is None else asked.zone)
     if asked.zone is not None:
-        raise BadInput("zone is only for timers that repeat by cron")
+        raise BadInput(f"the zone {asked.zone[:100]!r} is only for timers with cron; omit it")
     return None if asked.every_ms is None else Interval(asked.every_ms, 0)
 
 

@@ -178,7 +178,9 @@ class Guard:
         if address is not None:
             self.judge(address, origin)
         elif port not in self._ports and not self._allows_port(host, port):
-            raise AddressRefused(f"port {port} of {host} is not allowed for webhook calls")
+            raise AddressRefused(
+                f"port {port} of {host} is not allowed for webhook calls; see webhook_ports"
+            )
         return origin
 
     def judge(self, address: Address | str, target: Target | None = None) -> None:
@@ -192,7 +194,9 @@ class Guard:
             raise AddressRefused(f"{address} is not an address") from None
         if isinstance(address, IPv6Address):
             if address.scope_id is not None:
-                raise AddressRefused(f"{address} is reserved for the local link")
+                raise AddressRefused(
+                    f"{address} is reserved for the local link; use a public address"
+                )
             address = address.ipv4_mapped or address
         host = target.host if target else ""
         port = target.port if target else None
@@ -205,7 +209,9 @@ class Guard:
             elif not isinstance(entry.where, str) and _within(address, entry.where):
                 return
         if port is not None and port not in self._ports and not by_name:
-            raise AddressRefused(f"port {port} of {address} is not allowed for webhook calls")
+            raise AddressRefused(
+                f"port {port} of {address} is not allowed for webhook calls; see webhook_ports"
+            )
         use = _use(address)
         if use.startswith("*") and by_name:
             return
@@ -242,7 +248,7 @@ def _read_host(name: str) -> tuple[str, Address | None]:
     """Return the host in canonical form, and its address if it is one."""
     if name.startswith("["):
         if "%" in name:
-            raise AddressRefused(f"{name} is reserved for the local link")
+            raise AddressRefused(f"{name} is reserved for the local link; use a public address")
         try:
             address = IPv6Address(name[1:-1] if name.endswith("]") else "")
         except ValueError:

@@ -27,14 +27,17 @@ def admit_headers(headers: Mapping[str, str]) -> None:
     seen: set[str] = set()
     for name, value in headers.items():
         if type(name) is not str or type(value) is not str:
-            raise BadInput("names and values of headers must be text")
+            kinds = f"{type(name).__name__} and {type(value).__name__}"
+            raise BadInput(f"names and values of headers must be text, not {kinds}")
         low = name.lower()
         if not _NAME.fullmatch(name):
-            raise BadInput(f"{name[:100]!a} is not a valid name of a header")
+            raise BadInput(
+                f"{name[:100]!a} is not a valid name of a header; use letters, digits and hyphens"
+            )
         if low in _OURS or low.startswith(_OUR_PREFIXES):
-            raise BadInput(f"the header {name} is reserved and cannot be set")
+            raise BadInput(f"the header {name} is reserved and cannot be set; omit it")
         if low in seen:
-            raise BadInput(f"the header {name} is given twice")
+            raise BadInput(f"the header {name} is given twice; give it once")
         if not _VALUE.fullmatch(value):
             raise BadInput(f"the value of the header {name} must be printable ASCII")
         seen.add(low)

@@ -33,11 +33,13 @@ def write_post(target: Target, headers: Mapping[str, str], body: bytes) -> bytes
     # Check the number of lines: a value with a line break would inject another header.
     lines = len(headers) + (5 if agent else 4)
     if head.count("\n") != lines or head.count("\r") != lines or "\0" in head:
-        raise BadInput("a header contains a line break", code="bad_header")
+        raise BadInput("a header contains a line break; remove it", code="bad_header")
     try:
         return head.encode("latin-1") + body
     except UnicodeEncodeError as error:
-        raise BadInput("a header contains characters outside Latin-1", code="bad_header") from error
+        raise BadInput(
+            "a header contains characters outside Latin-1; encode or remove them", code="bad_header"
+        ) from error
 
 
 @lru_cache(1_000)

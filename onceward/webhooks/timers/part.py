@@ -68,7 +68,9 @@ class TimerTable:
         known = await tx.get(key, Timer)
         if known is not None:
             if not _is_same(tx, caller, id_, known, spec):
-                raise KeyReused(f"the id {id_[:200]!r} belongs to a different timer", id=id_)
+                raise KeyReused(
+                    f"the id {id_[:200]!r} belongs to a different timer; choose another id", id=id_
+                )
             return await self._view(tx, caller, id_, known), True
         return self._put(tx, caller, id_, _new(stored, mark_of(spec), tx, trace)), False
 

@@ -142,11 +142,15 @@ def admit(caller: str, id_: str, spec: Spec, now_ms: int) -> None:
         admit_job(target.queue, target.body, target.options)
     else:
         if type(target.url) is not str or type(target.endpoint) is not str:
-            raise BadInput("the url and endpoint of a timer must be text")
+            kinds = f"{type(target.url).__name__} and {type(target.endpoint).__name__}"
+            raise BadInput(f"the url and endpoint of a timer must be text, not {kinds}")
         if type(target.append_id) is not bool:
             raise BadInput(f"append_id must be true or false, not {target.append_id!r}")
         if bool(target.url) == bool(target.endpoint):
-            raise BadInput("a timer needs either a url or an endpoint")
+            raise BadInput(
+                "a timer needs either a url or an endpoint; "
+                + ("omit one of them" if target.url else "both are missing")
+            )
         if target.retry is not None:
             admit_policy(target.retry)
             if target.attempts_max is not None and target.retry.attempts_max is not None:
@@ -189,7 +193,7 @@ def first_ms(spec: Spec, now_ms: int, ends_ms: int) -> int:
         return ends_ms + spec.repeat.every_ms
     found_ms = None if spec.repeat is None else recurrence.next_ms(spec.repeat, now_ms)
     if found_ms is None:
-        raise BadInput("the repetition has no future times")
+        raise BadInput(f"{str(spec.repeat)[:150]} has no future times; use another expression")
     return found_ms
 
 

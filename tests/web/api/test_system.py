@@ -242,7 +242,7 @@ def test_the_page_of_the_api_is_readable_on_a_phone(tmp_path: Path) -> None:
             page.goto(f"{server.url}/docs")
             page.get_by_text("/v1/timers/{id}/resend").click()
             page.locator("details[open]").get_by_text("not_failed").first.wait_for()
-            assert page.locator("section#timers > h2").text_content() == "timers"
+            assert page.locator("section#timers > h3").text_content() == "timers"
             assert page.locator("section#timers details#timers_resend[open]").count() == 1
             assert page.evaluate(CROWDED) == []
             assert page.evaluate("document.documentElement.scrollWidth") == width
