@@ -63,7 +63,7 @@ def _behind(report: Report) -> Iterator[str]:
     yield "## Where others are ahead\n"
     rows = [
         f"| {_cell(case.title)} | {_cell(side.name)} | {1 / ratio:.2f} | "
-        f"{_cell(side.ahead or 'No reason is known yet.')} |"
+        f"{_cell(side.ahead or 'Unknown.')} |"
         for case, side, ratio in report.behind()
     ]
     if not rows:

@@ -109,7 +109,7 @@ def test_a_code_can_be_registered_again_but_not_changed(
         with pytest.raises(BadInput, match="'shop_sold_out' already means"):
             register_error("shop_sold_out", status=status, title=title, retry=retry)
     kind = TABLE["lock_held"]
-    with pytest.raises(BadInput, match="'lock_held' already has another meaning"):
+    with pytest.raises(BadInput, match="'lock_held' already means"):
         register_error("lock_held", status=kind.status, title=kind.title, retry=kind.retry)
     assert list(registered) == ["shop_sold_out"]
 
