@@ -102,9 +102,7 @@ class Seats:
             )
         known, head = await tx.get(info_key(id_), Info), await tx.get(head_key(id_), Head)
         if known is not None and head is not None and head.phase != "closed":
-            raise BadInput(
-                f"table {id_!r} already exists; choose another id", code="table_exists", id=id_
-            )
+            raise BadInput(f"table {id_!r} already exists", code="table_exists", id=id_)
         info = Info(self._ids.new(), policy, tx.now_ms, game, by, meta or {})
         sitting = await self._rounds.make(tx, id_, info)
         await sitting.save()
@@ -119,8 +117,7 @@ class Seats:
     def _seats_of(self, game: str) -> tuple[str, ...]:
         if type(game) is not str or (game and game not in self.referees):
             raise BadInput(
-                f"game {str(game)[:100]!r} is not declared; use app.game or app.referee",
-                code="no_game",
+                f"game {str(game)[:100]!r} is not declared; use app.game", code="no_game"
             )
         seats: tuple[str, ...] = getattr(self.referees.get(game), "seats", ())
         return seats
@@ -139,10 +136,7 @@ class Seats:
             raise BadInput(f"limit must be 1 to {limits.PAGE_JOBS}, not {limit}")
         for text in (prefix, after):
             if text and not names_fit(text, limits.SEATS_ID_BYTES_MAX):
-                raise BadInput(
-                    f"prefix and after must be parts of table ids, not {str(text)[:100]!r}",
-                    code="bad_name",
-                )
+                raise BadInput(f"{str(text)[:100]!r} is not part of a table id", code="bad_name")
         start = keys.join(prefix) if prefix else ""
         end = start + "\U0010ffff" if prefix else None
         if after:
@@ -297,9 +291,7 @@ class Seats:
                     )
                 continue
             if known.role != "watching":
-                raise BadInput(
-                    f"{name!r} is already {known.role} at table {sitting.id!r}; leave it first"
-                )
+                raise BadInput(f"{name!r} is already {known.role} at table {sitting.id!r}")
             sitting.head.spectators -= 1
 
     def _sits_at_once(self, sitting: OpenTable, size: int, tier: int) -> bool:
@@ -405,21 +397,12 @@ class Seats:
         assert seat is not None
         if not seat.turn and any(other.turn for other in sitting.head.seats.values()):
             turns = [name for name, other in sitting.head.seats.items() if other.turn]
-            raise BadInput(
-                f"it is the turn of the seats {', '.join(turns)}; wait for yours",
-                code="not_your_turn",
-            )
+            raise BadInput(f"it is the turn of {', '.join(turns)}", code="not_your_turn")
         if seat.turn and 0 < seat.due_ms <= sitting.now_ms:
-            raise BadInput(
-                "the time for this move has run out; the game continues without it",
-                code="out_of_time",
-            )
+            raise BadInput("the time for this move has run out", code="out_of_time")
         referee = self._rounds.referee(sitting)
         if referee is None:
-            raise BadInput(
-                f"table {id_!r} has no game with moves; create it with a declared game",
-                code="no_game",
-            )
+            raise BadInput(f"table {id_!r} has no game with moves", code="no_game")
         await self._is_here(sitting, user, acts=True)
         answer = await referee.move(UserTransaction(tx), sitting.table(), user, move)
         if key:
@@ -475,10 +458,7 @@ class Seats:
         self._must_play(sitting)
         for user in winners:
             if sitting.seat_of(user) is None:
-                raise BadInput(
-                    f"{str(user)[:100]!r} does not play at {id_!r}; name its players",
-                    code="not_seated",
-                )
+                raise BadInput(f"{str(user)[:100]!r} does not play at {id_!r}", code="not_seated")
         return await self._rounds.finish(sitting, winners, "result", {})
 
     @joins
@@ -683,17 +663,12 @@ class Seats:
         sitting.must_be_open()
         seat = sitting.seat_of(user)
         if seat is None or seat.bot:
-            raise BadInput(
-                f"{user!r} has no seat at {id_!r}; join the table first", code="not_seated"
-            )
+            raise BadInput(f"{user!r} has no seat at {id_!r}; join first", code="not_seated")
         return sitting
 
     def _must_play(self, sitting: OpenTable) -> None:
         if sitting.head.phase != "playing":
-            raise BadInput(
-                f"no game is running at {sitting.id!r}; wait until enough players are ready",
-                code="no_game",
-            )
+            raise BadInput(f"no game is running at {sitting.id!r}; wait for it", code="no_game")
 
 
 def waiter_key(waiter: Waiter) -> str:
@@ -709,10 +684,7 @@ def _read_waiter_key(key: str) -> tuple[str, int]:
         lane, number = keys.split(key)
         return lane, int(number) + 1
     except (TypeError, ValueError, AttributeError) as error:
-        raise BadInput(
-            f"{str(key)[:100]!r} is not the key of a waitlist entry; use the `key` of one",
-            code="bad_value",
-        ) from error
+        raise BadInput(f"{key!r:.100} is no key of the waitlist", code="bad_value") from error
 
 
 def _digest(move: Any) -> str:
@@ -722,8 +694,4 @@ def _digest(move: Any) -> str:
 
 def _admit_ladder(ladder: str) -> None:
     if not names_fit(ladder, limits.SEATS_NAME_BYTES_MAX):
-        raise BadInput(
-            f"invalid name of a ladder: {str(ladder)[:100]!r}; use 1 to "
-            f"{limits.SEATS_NAME_BYTES_MAX} bytes of printable text",
-            code="bad_name",
-        )
+        raise BadInput(f"invalid name of a ladder: {str(ladder)[:100]!r}", code="bad_name")
