@@ -14,6 +14,7 @@ from onceward.errors import (
     AlreadyEnded,
     BadInput,
     CannotOpen,
+    ChildFailed,
     Conflict,
     Contention,
     Damaged,
@@ -60,6 +61,7 @@ if TYPE_CHECKING:
     from onceward.tables.games.match import Match
     from onceward.tables.games.rules import DRAW, Rules, drawn, shuffled, won
     from onceward.webhooks.delivery import Outward
+    from onceward.work.children import ChildJob
     from onceward.work.handlers import HandlerFunction
     from onceward.work.inbox import Receipt
     from onceward.work.job import Job
@@ -74,6 +76,8 @@ __all__ = [
     "BadInput",
     "Caller",
     "CannotOpen",
+    "ChildFailed",
+    "ChildJob",
     "Clock",
     "Conflict",
     "Contention",
@@ -131,6 +135,7 @@ __getattr__ = lazy(
     __name__,
     {
         "App": "onceward.app",
+        "ChildJob": "onceward.work.children",
         "Clock": "onceward.clock",
         "DRAW": "onceward.tables.games.rules",
         "drawn": "onceward.tables.games.rules",

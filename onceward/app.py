@@ -63,6 +63,7 @@ from onceward.running import (
 from onceward.schedule import (
     COMPLETE_WRITES,
     DEFAULT,
+    FAMILY_WRITES,
     Claim,
     admit_id,
     admit_queue,
@@ -83,6 +84,7 @@ from onceward.tables.server import Tables
 from onceward.webhooks.delivery import Delivery, Outward
 from onceward.webhooks.timers import Send
 from onceward.webhooks.timers.server import Timers
+from onceward.work import events
 from onceward.work.annotations import declared_names
 from onceward.work.bulk import changed
 from onceward.work.declarations import (
@@ -613,6 +615,23 @@ class App:
         self._must_run()
         await self.store.run(lambda tx: self.node.schedule.cancel(tx, id_, reason))
 
+    async def emit(
+        self,
+        id_: str,
+        event: str,
+        value: Any = None,
+        *,
+        key: str = "",
+        tx: AnyTransaction | None = None,
+    ) -> None:
+        """Send an event to a job, whose handler gets the value from `job.wait_for(event)`. The job
+        keeps it until then. Idempotent with a key. With `tx`, it is part of that transaction.
+        Raises `NoSuchJob`, `AlreadyEnded` and `BadInput`."""
+        if tx is not None:
+            return await events.emit(admit_tx(tx), self.node.schedule, id_, event, value, key)
+        self._must_run()
+        await self.store.run(lambda tx: events.emit(tx, self.node.schedule, id_, event, value, key))
+
     async def move(self, id_: str, *, delay_s: float = 0.0) -> None:
         """Make a waiting job due after a delay. Raises `NoSuchJob`, `AlreadyEnded`."""
         self._must_run()
@@ -642,7 +661,7 @@ class App:
         admit_id(id_)
         await self.node.sharing.run(
             lambda tx: self.node.schedule.complete(tx, id_, token, result),
-            writes=COMPLETE_WRITES,
+            writes=COMPLETE_WRITES + FAMILY_WRITES,
             reads=[job_key(id_)],
         )
 

@@ -40,6 +40,7 @@ TABLE: dict[str, Code] = {
     "no_such_endpoint": Code(404, 4404, 2, False, "The endpoint was not found"),
     "already_ended": Code(409, 4409, 2, False, "The job or timer has ended, or is running"),
     "not_failed": Code(409, 4409, 2, False, "The job has not failed"),
+    "too_many_events": Code(409, 4409, 2, False, "The job has too many events to consume"),
     "missing_key": Code(422, 4422, 2, False, "The message has no idempotency key"),
     "key_reused": Code(422, 4422, 2, False, "The key was already used with another body"),
     "stale_token": Code(409, 4409, 2, False, "The attempt has ended; another one may be running"),
@@ -125,6 +126,7 @@ TABLE: dict[str, Code] = {
     # Errors that handlers raise.
     "retry": Code(503, 4503, 75, True, "The handler requested another attempt"),
     "failed": Code(500, 4500, 70, False, "The handler failed the job permanently"),
+    "child_failed": Code(500, 4500, 70, False, "A child of the job failed or was cancelled"),
     "not_done": Code(503, 4503, 75, True, "A step had no effect"),
     "in_doubt": Code(500, 4500, 70, False, "A step may or may not have been done"),
     # Errors of callers that wait for the result of a job.
@@ -439,6 +441,13 @@ class JobFailed(OncewardError):
         """`failed`, `cancelled` or `in_doubt`."""
         self.reason = reason
         """Why the last attempt failed, or why the job was cancelled."""
+
+
+class ChildFailed(JobFailed, Fail):
+    """A child of the job failed or was cancelled. If the handler does not catch it, the job fails
+    permanently."""
+
+    default_code = "child_failed"
 
 
 class NotEnded(OncewardError, TimeoutError):

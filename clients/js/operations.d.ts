@@ -332,6 +332,10 @@ export interface Job {
   reason?: string;
   endedMs?: number;
   worker?: string;
+  /** What the job waits for without a worker: `event NAME` or `children NUMBER`. */
+  waits?: string;
+  /** The id of the job that has created it as a child. */
+  parent?: string;
   /** The last attempts that failed. */
   history?: JobAttempt[];
   /** The last settlements of steps in doubt. */
@@ -358,6 +362,25 @@ export interface JobAttempt {
   worker: string;
   /** The error. */
   reason: string;
+}
+
+/** A child of a job. */
+export interface JobChild {
+  id: string;
+  /** The call of the handler that created it, from 1. */
+  call: number;
+  /** Its position in that call, from 0. */
+  index: number;
+  queue: string;
+  state: string;
+  reason: string;
+}
+
+/** Children of a job, in the order in which it has asked for them. */
+export interface JobChildren {
+  children: JobChild[];
+  /** The cursor of the next page, for the parameter `after`. */
+  next: string | null;
 }
 
 /** The number of jobs found, in the time that a request may take. */
@@ -1190,7 +1213,7 @@ export interface SessionSummary {
   agent: string;
 }
 
-export type State = "scheduled" | "queued" | "running" | "retrying" | "succeeded" | "failed" | "in_doubt" | "cancelled";
+export type State = "scheduled" | "queued" | "running" | "waiting" | "retrying" | "succeeded" | "failed" | "in_doubt" | "cancelled";
 
 /** A suspended caller. */
 export interface SuspendedCaller {
@@ -1420,6 +1443,22 @@ export interface JobsGetOptions extends CallOptions {
 export interface JobsRetryOptions extends CallOptions {
   /** The idempotency key: a repeated request retries the job once, even if it has failed again. */
   key?: string;
+}
+
+/** Options of `jobs.emit`. */
+export interface JobsEmitOptions extends CallOptions {
+  /** The value that the handler receives. */
+  value?: any;
+  /** The idempotency key: a repeated request sends the event once. */
+  key?: string;
+}
+
+/** Options of `jobs.children`. */
+export interface JobsChildrenOptions extends CallOptions {
+  /** The cursor of the next page. */
+  after?: string;
+  /** The maximum number of entries in the response. [50] */
+  limit?: number;
 }
 
 /** Options of `jobs.settle`. */
@@ -2068,6 +2107,21 @@ export interface Operations {
      * @param id The id of the job.
      */
     retry(id: string, options?: JobsRetryOptions): Promise<JobOutcome>;
+    /**
+     * Send an event to a job.
+     *
+     * @param id The id of the job.
+     * @param event The name of the event.
+     */
+    emit(id: string, event: string, options?: JobsEmitOptions): Promise<JobOutcome>;
+    /**
+     * List the children of a job.
+     *
+     * @param id The id of the job.
+     */
+    children(id: string, options?: JobsChildrenOptions): Promise<JobChildren>;
+    /** Iterate over the entries of all pages of `children`. */
+    iterateChildren(id: string, options?: JobsChildrenOptions): AsyncIterableIterator<JobChild>;
     /**
      * Settle a step in doubt.
      *

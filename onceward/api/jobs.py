@@ -16,12 +16,21 @@ Token = Annotated[str, Meta(min_length=1)]
 LeaseMs = Annotated[int, Meta(ge=1, le=limits.LEASE_MS_MAX)]
 DelayMs = Annotated[int, Meta(ge=0, le=limits.KEY_NUMBER_MAX)]
 State = Literal[
-    "scheduled", "queued", "running", "retrying", "succeeded", "failed", "in_doubt", "cancelled"
+    "scheduled",
+    "queued",
+    "running",
+    "waiting",
+    "retrying",
+    "succeeded",
+    "failed",
+    "in_doubt",
+    "cancelled",
 ]
 """The state of a job.
 
 `scheduled`: waits for its time. `queued`: waits for a worker, for an earlier job with the same
-order key, or for its limit key. `running`: leased to a worker. `retrying`: an attempt has failed,
+order key, or for its limit key. `running`: leased to a worker. `waiting`: waits for children or
+an event, without a worker. `retrying`: an attempt has failed,
 and the next one is scheduled. `succeeded`, `failed`, `in_doubt` and `cancelled`: ended.
 """
 
@@ -124,6 +133,47 @@ class SettleJob(Body):
     again."""
 
 
+class EmitEvent(Body):
+    """An event for a job, whose handler waits for it or will do so."""
+
+    event: Annotated[str, Meta(min_length=1, max_length=limits.EVENT_NAME_BYTES_MAX)]
+    """The name of the event."""
+    value: Any = None
+    """The value that the handler receives."""
+    key: Annotated[str, Meta(max_length=limits.SETTLEMENT_KEY_CHARS_MAX)] = ""
+    """The idempotency key: a repeated request sends the event once."""
+
+
+class ListChildren(Query):
+    """Which children of a job to list."""
+
+    after: str = ""
+    """The cursor of the next page."""
+    limit: Annotated[int, Meta(ge=1, le=limits.LIST_MAX)] = 50
+    """The maximum number of entries in the response."""
+
+
+class JobChild(msgspec.Struct):
+    """A child of a job."""
+
+    id: str
+    call: int
+    """The call of the handler that created it, from 1."""
+    index: int
+    """Its position in that call, from 0."""
+    queue: str
+    state: str
+    reason: str = ""
+
+
+class JobChildren(msgspec.Struct):
+    """Children of a job, in the order in which it has asked for them."""
+
+    children: list[JobChild]
+    next: str | None
+    """The cursor of the next page, for the parameter `after`."""
+
+
 class JobOutcome(msgspec.Struct, omit_defaults=True):
     """The state of a job after a change."""
 
@@ -178,6 +228,10 @@ class Job(JobOptionsView, frozen=True):
     """The error of the last attempt, if one failed."""
     ended_ms: int = 0
     worker: str = ""
+    waits: str = ""
+    """What the job waits for without a worker: `event NAME` or `children NUMBER`."""
+    parent: str = ""
+    """The id of the job that has created it as a child."""
     history: list[JobAttempt] = msgspec.field(default_factory=list)
     """The last attempts that failed."""
     settled: list[JobSettlement] = msgspec.field(default_factory=list)
@@ -440,6 +494,29 @@ RETRY = Operation(
     response=JobOutcome,
     errors=("no_such_job", "not_failed"),
     done_errors=("not_failed",),
+)
+
+EMIT = Operation(
+    name="jobs.emit",
+    method="POST",
+    path="/v1/jobs/{id}/events",
+    summary="Send an event to a job",
+    scope="work | manage:{queue of the job}",
+    body=EmitEvent,
+    fills=("key",),
+    response=JobOutcome,
+    errors=("no_such_job", "already_ended", "too_many_events"),
+)
+
+CHILDREN = Operation(
+    name="jobs.children",
+    method="GET",
+    path="/v1/jobs/{id}/children",
+    summary="List the children of a job",
+    scope="work | manage:{queue of the job}",
+    query=ListChildren,
+    response=JobChildren,
+    errors=("no_such_job",),
 )
 
 SETTLE = Operation(

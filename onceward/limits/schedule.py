@@ -133,3 +133,14 @@ SWEEP_S = 10.0
 
 # How many bytes of an unreadable job record are kept.
 QUARANTINED_BYTES = 65_536
+# Children of a job. Those that end within the interval wake their parent together.
+FAMILY_CHILDREN_MAX = 100_000
+FAMILY_ANY_MAX = 100
+FAMILIES_MAX = 1_000
+FAMILY_REPORT_MS = 10
+# Events that a job has not yet consumed, and their idempotency keys.
+EVENT_BYTES_MAX = 65_536
+EVENTS_MAX = 100
+EVENTS_BYTES_MAX = 262_144
+EVENT_NAME_BYTES_MAX = 100
+EVENT_KEYS_MAX = 100

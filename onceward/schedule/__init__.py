@@ -16,11 +16,21 @@ renewals do not conflict with the worker's commit.
 
 Stages: blocked (behind its order key) -> due -> parked -> ready -> running -> succeeded,
 failed, in_doubt (an external call has an unknown outcome) or cancelled. A job returns to due
-after a failed or lost attempt. Callers see states, which `state_of` derives from stages.
+after a failed or lost attempt. It is `waiting` for children or an event at the same place, with
+the end of its patience as the time. Callers see states, which `state_of` derives from stages.
 """
 
 from onceward.api.queues import QueueSettings
 from onceward.quantities import is_whole, milliseconds
+from onceward.schedule.commit_sizes import (
+    CLAIM_WRITES,
+    CLAIM_WRITES_SHARED,
+    COMPLETE_ORDERED_WRITES,
+    COMPLETE_WRITES,
+    EXPIRE_WRITES,
+    FAMILY_WRITES,
+    PROMOTE_WRITES,
+)
 from onceward.schedule.quota import Quota, quota, spend
 from onceward.schedule.records import (
     JOB_DUE,
@@ -41,6 +51,7 @@ from onceward.schedule.records import (
     admit_worker,
     due_ms_of,
     due_partition,
+    events_key,
     failed_partition,
     job_key,
     job_partition,
@@ -56,15 +67,7 @@ from onceward.schedule.records import (
     steps_key,
 )
 from onceward.schedule.settings import DEFAULT, SETTINGS, admit_settings, is_internal, settings_key
-from onceward.schedule.transitions import (
-    CLAIM_WRITES,
-    CLAIM_WRITES_SHARED,
-    COMPLETE_ORDERED_WRITES,
-    COMPLETE_WRITES,
-    EXPIRE_WRITES,
-    PROMOTE_WRITES,
-    Schedule,
-)
+from onceward.schedule.transitions import Schedule
 
 __all__ = [
     "CLAIM_WRITES",
@@ -73,6 +76,7 @@ __all__ = [
     "COMPLETE_WRITES",
     "DEFAULT",
     "EXPIRE_WRITES",
+    "FAMILY_WRITES",
     "JOB_DUE",
     "LEASE_DUE",
     "PROMOTE_WRITES",
@@ -97,6 +101,7 @@ __all__ = [
     "admit_worker",
     "due_ms_of",
     "due_partition",
+    "events_key",
     "failed_partition",
     "is_internal",
     "is_whole",

@@ -8,6 +8,7 @@ from onceward.engine.base import Record
 from onceward.engine.invariants import Lookup, Rule, value_of
 from onceward.errors import OncewardError
 from onceward.keys import Key
+from onceward.schedule.children import Child, Family, family_key, number_of
 from onceward.schedule.records import (
     JOB_DUE,
     LEASE_DUE,
@@ -31,29 +32,29 @@ from onceward.schedule.records import (
 
 T = TypeVar("T")
 
-_HEAD_STAGES = ("due", "parked", "ready", "running", "failed", "in_doubt")
+_HEAD_STAGES = ("due", "waiting", "parked", "ready", "running", "failed", "in_doubt")
 
 
 def _due(record: Record, get: Lookup) -> Iterator[str]:
     words = record.key[1].split("#")
     id_, kind = words[1] if len(words) > 1 else "", words[-1]
     if kind == JOB_DUE:
-        yield from _stands_there(record, id_, "due", get)
+        yield from _stands_there(record, id_, ("due", "waiting"), get)
     elif kind == LEASE_DUE and _job(id_, get) is None:
         # The job may be in any stage: a renewed lease leaves outdated entries behind.
         yield f"job {id_!r} not found"
 
 
 def _ready(record: Record, get: Lookup) -> Iterator[str]:
-    yield from _stands_there(record, value_of(record, Any), "ready", get)
+    yield from _stands_there(record, value_of(record, Any), ("ready",), get)
 
 
 def _line(record: Record, get: Lookup) -> Iterator[str]:
-    yield from _stands_there(record, value_of(record, Any), "blocked", get)
+    yield from _stands_there(record, value_of(record, Any), ("blocked",), get)
 
 
 def _parked(record: Record, get: Lookup) -> Iterator[str]:
-    yield from _stands_there(record, value_of(record, Any), "parked", get)
+    yield from _stands_there(record, value_of(record, Any), ("parked",), get)
 
 
 def _failed(record: Record, get: Lookup) -> Iterator[str]:
@@ -61,7 +62,7 @@ def _failed(record: Record, get: Lookup) -> Iterator[str]:
     if stage not in ("failed", "in_doubt"):
         yield "not an entry of a failed job"
         return
-    yield from _stands_there(record, record.key[1].partition("#")[2], stage, get)
+    yield from _stands_there(record, record.key[1].partition("#")[2], (stage,), get)
 
 
 def _permit(record: Record, get: Lookup) -> Iterator[str]:
@@ -87,11 +88,11 @@ def _gate(record: Record, get: Lookup) -> Iterator[str]:
         yield "not a record of a limit key"
 
 
-def _stands_there(record: Record, id_: Any, stage: str, get: Lookup) -> Iterator[str]:
+def _stands_there(record: Record, id_: Any, stages: tuple[str, ...], get: Lookup) -> Iterator[str]:
     job = _job(id_, get)
     if job is None:
         yield f"job {id_!r} not found"
-    elif job.stage != stage or _place(id_, job) != record.key:
+    elif job.stage not in stages or _place(id_, job) != record.key:
         yield f"job {id_} should not have an entry here: its stage is {job.stage}"
 
 
@@ -108,7 +109,7 @@ def _jobs(record: Record, get: Lookup) -> Iterator[str]:
     id_, _, what = record.key[1].partition("#")
     if what == "lease" and value_of(record, Lease) is None:
         yield "not a lease of a job"
-    if what not in ("job", "lease", "steps"):
+    if what not in ("job", "lease", "steps", "events"):
         yield "unknown kind of job record"
     if what != "job":
         return
@@ -122,6 +123,11 @@ def _jobs(record: Record, get: Lookup) -> Iterator[str]:
         yield f"the job's stage is {job.stage}, but its entry in {'/'.join(place)} is missing"
     if job.permit is not None and get(permit_key(job.queue, job.permit)) is None:
         yield f"the record of the job's permit {job.permit} is missing"
+    number = number_of(job.waits)
+    if number is not None and get(family_key(id_, number)) is None:
+        yield f"the job waits for its children, but the record of family {number} is missing"
+    if (job.stage == "waiting") != bool(job.waits):
+        yield f"the job's stage is {job.stage}, but it waits for {job.waits or 'nothing'}"
     if job.options.order_key is not None and job.stage not in ENDED:
         head = get(_head_key(id_, job))
         order = value_of(head, Order)
@@ -129,10 +135,27 @@ def _jobs(record: Record, get: Lookup) -> Iterator[str]:
             yield f"the job's stage is {job.stage}, which contradicts the head of its order key"
 
 
+def _family(record: Record, get: Lookup) -> Iterator[str]:
+    parent, *_, index = record.key[1].split("#")
+    if record.key[1].count("#") < 2:
+        if value_of(record, Family) is None:
+            yield "not a record of a family"
+        return
+    child = value_of(record, Child)
+    if child is None:
+        yield "not a record of a child"
+        return
+    job = _job(child.id, get)
+    if not child.state and (job is None or job.stage in ("succeeded", "cancelled")):
+        yield f"job {child.id!r}, a child of {parent}, has ended or is gone"
+    elif job is not None and (job.parent is None or job.parent.index != int(index)):
+        yield f"job {child.id!r} is not this child of {parent}"
+
+
 def _place(id_: str, job: Job) -> Key | None:
     """The key of the entry that the job should have."""
     slot = slot_of(id_)
-    if job.stage in ("due", "running"):
+    if job.stage in ("due", "waiting", "running"):
         return due_partition(slot), job.place
     if job.stage == "ready":
         return ready_partition(slot, job.queue), job.place
@@ -168,4 +191,5 @@ RULES = [
     Rule("permit", _permit),
     Rule("inbox", _inbox),
     Rule("limit", _gate),
+    Rule("family", _family),
 ]

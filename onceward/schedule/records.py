@@ -25,7 +25,7 @@ LEASE_DUE = "lease"
 
 # The stages of a job: its position in the schedule. `state_of` derives the public state.
 WAITING = ("blocked", "due", "parked", "ready")
-STAGES = (*WAITING, "running", *ENDED)
+STAGES = (*WAITING, "waiting", "running", *ENDED)
 
 _QUEUE_NAME = re.compile(rf"[A-Za-z0-9._:-]{{1,{limits.QUEUE_CHARS_MAX}}}")
 
@@ -61,6 +61,16 @@ class Effect(msgspec.Struct, frozen=True, array_like=True):
     """Its id, or the key of the record."""
     caller: str = ""
     """The owner of a timer."""
+
+
+class Parent(msgspec.Struct, frozen=True, array_like=True):
+    """The job that created a child and waits for it."""
+
+    id: str
+    family: int
+    """The number of the call that created the child."""
+    index: int
+    """The position among the children of that call."""
 
 
 class Dedupe(msgspec.Struct, frozen=True, array_like=True):
@@ -141,6 +151,14 @@ class Job(msgspec.Struct, OptionAttributes, omit_defaults=True):
     uncounted: int = 0
     """How many earlier leases `attempt` does not count: those given back, and those before a
     retry."""
+    waits: str = ""
+    """What it waits for without a worker: `event NAME` or `children NUMBER`."""
+    parent: Parent | None = None
+    """The job that created it as a child."""
+    families: bool = False
+    """Whether its attempts have created children."""
+    evented: bool = False
+    """Whether it was sent events, which are deleted when it ends."""
     quarantined: bool = False
     """Whether it replaces an unreadable record; the body is the readable part of that record."""
     trace: Trace | None = None
@@ -212,6 +230,8 @@ class Claim(msgspec.Struct, OptionAttributes, frozen=True):
     """The trace context of the sender."""
     number: int = 0
     """The number of this lease among all leases of the job. Unlike `attempt`, it only increases."""
+    related: bool = False
+    """Whether it has a parent, children or events."""
 
 
 class LocalWorker(msgspec.Struct, frozen=True):
@@ -276,6 +296,10 @@ def lease_key(id_: str) -> Key:
 
 def steps_key(id_: str) -> Key:
     return job_partition(slot_of(id_)), f"{id_}#steps"
+
+
+def events_key(id_: str) -> Key:
+    return job_partition(slot_of(id_)), f"{id_}#events"
 
 
 def due_partition(slot: int) -> str:

@@ -14,6 +14,7 @@ from onceward.job_options import NO_OPTIONS, JobOptions
 from onceward.json_values import encode
 from onceward.keys import Key
 from onceward.reasons import reason_text
+from onceward.schedule.children import report, ring
 from onceward.schedule.damaged import recovered
 from onceward.schedule.quota import give_permit_back, take_permit
 from onceward.schedule.records import (
@@ -30,6 +31,7 @@ from onceward.schedule.records import (
     Job,
     Lease,
     LocalWorker,
+    Parent,
     admit_id,
     admit_job,
     admit_lease,
@@ -39,6 +41,7 @@ from onceward.schedule.records import (
     admit_worker,
     due_ms_of,
     due_partition,
+    events_key,
     failed_partition,
     job_key,
     job_partition,
@@ -60,27 +63,6 @@ from onceward.schedule.waiting import (
 )
 from onceward.store.transaction import Transaction
 from onceward.tracing import Trace
-
-# The maximum number of writes and checked reads of each transition:
-# - place a job: its entry, and the gate of its limit key;
-# - promote: delete the entry, write the job and place it;
-# - claim: delete its entry, write the job, add an entry in due, and a permit in limited queues. All
-#   claims of a commit share the write for the rate;
-# - end an attempt: its entry in due, the lease, the job and its permit; the gate, and two jobs that
-#   pass it with their old and new entries; then place a retry, or read its steps, list the job as
-#   failed, send a job to the failure queue, and place the next job of its order key;
-# - complete, usually: the entry in due, the job, its steps, its permit and its dedupe record; with
-#   an order key, also the next job of that key.
-_PLACE_WRITES = 2
-PROMOTE_WRITES = 2 + _PLACE_WRITES
-CLAIM_WRITES = 3
-CLAIM_WRITES_SHARED = 1
-_NOTICE_WRITES = 2
-_NEXT_WRITES = 3 + _PLACE_WRITES
-COMPLETE_WRITES = 5
-COMPLETE_ORDERED_WRITES = COMPLETE_WRITES + _NEXT_WRITES
-EXPIRE_WRITES = 1 + 4 + (1 + 2 * 3) + 2 + _NOTICE_WRITES + _NEXT_WRITES
-
 
 UNKNOWN_QUEUE: Final = "damaged"
 """The queue that lists unreadable jobs whose queue is unknown."""
@@ -151,6 +133,7 @@ class Schedule:
         ready_ms: int | None = None,
         cause: Effect | None = None,
         trace: Trace | None = None,
+        parent: Parent | None = None,
         settings: QueueSettings | None = None,
     ) -> tuple[str, Job]:
         """Add a job; returns its id and record. Unlike `send`, it can set the dedupe key, the
@@ -168,6 +151,7 @@ class Schedule:
         job.caller = caller
         job.trace = trace
         job.since_ms = ready_ms or 0
+        job.parent = parent
         if cause is not None:
             job.cause = cause
         elif tx.job:
@@ -205,10 +189,11 @@ class Schedule:
         """Make a due job ready. Does nothing if the entry is outdated."""
         id_ = entry[1].split("#")[1]
         job = await tx.get(job_key(id_), Job)
-        if job is None or job.stage != "due" or job.place != entry[1]:
+        if job is None or job.stage not in ("due", "waiting") or job.place != entry[1]:
             tx.delete(entry)
         elif job.due_ms <= tx.now_ms:
             tx.delete(entry)
+            job.waits = ""
             await self._place(tx, id_, job, job.due_ms, new=job.attempt == 0)
             tx.put(job_key(id_), job)
 
@@ -335,16 +320,27 @@ class Schedule:
         await self._attempt_over(tx, id_, job, reason, retry_ms, not_before_ms)
         return job.state
 
-    async def release(self, tx: Transaction, id_: str, token: str, due_ms: int = 0) -> None:
-        """Give a job back, now or until a time. The attempt does not count.
+    async def release(
+        self, tx: Transaction, id_: str, token: str, due_ms: int = 0, waits: str = ""
+    ) -> None:
+        """Give a job back, now, until a time, or until `wake` if it `waits` for something (and at
+        the latest at a time, if one is given). The attempt does not count.
 
         Raises `StaleToken`, `NoSuchJob`.
         """
         admit_time(due_ms)
         job = await self.held(tx, id_, token)
-        await self._unlease(tx, id_, job, leave=due_ms > tx.now_ms)
+        await self._unlease(tx, id_, job, leave=bool(waits) or due_ms > tx.now_ms)
         job.attempt, job.uncounted = job.attempt - 1, job.uncounted + 1
-        job.due_ms = max(job.due_ms, due_ms)
+        job.waits = waits
+        job.due_ms = max(job.due_ms, due_ms or (limits.KEY_NUMBER_MAX if waits else 0))
+        await self._place(tx, id_, job)
+        tx.put(job_key(id_), job)
+
+    async def wake(self, tx: Transaction, id_: str, job: Job) -> None:
+        """Continue a job that waits for something."""
+        await self._withdraw(tx, id_, job)
+        job.waits, job.due_ms = "", tx.now_ms
         await self._place(tx, id_, job)
         tx.put(job_key(id_), job)
 
@@ -541,7 +537,7 @@ class Schedule:
         self, tx: Transaction, id_: str, job: Job, stage: str, *, promote: bool = True
     ) -> None:
         settings = self.settings(job.queue)
-        job.stage, job.place, job.ended_ms = stage, "", tx.now_ms
+        job.stage, job.place, job.waits, job.ended_ms = stage, "", "", tx.now_ms
         expires_at_ms = None
         if stage in ("failed", "in_doubt"):
             job.place = keys.join(tx.now_ms, id_)
@@ -553,6 +549,8 @@ class Schedule:
             expires_at_ms = _until(tx.now_ms, settings.job_retention_ms)
             if job.stepped:
                 tx.delete(steps_key(id_))
+            if job.evented:
+                tx.delete(events_key(id_))
             if job.dedupe is not None:
                 # Key retention starts at the end of the job, so that late jobs are deduplicated as
                 # well.
@@ -561,6 +559,10 @@ class Schedule:
                 key = (job.dedupe.partition, job.dedupe.sort)
                 tx.put(key, accepted, expires_at_ms=known_until_ms)
         tx.put(job_key(id_), job, expires_at_ms=expires_at_ms)
+        if job.parent is not None:
+            report(tx, id_, job, job.parent)
+        if job.families:
+            ring(tx, id_)
         if promote and job.options.order_key is not None:
             next_id = await next_head(tx, id_, job, job.options.order_key)
             if next_id is not None:
@@ -581,7 +583,7 @@ class Schedule:
             await leave_line(tx, id_, job, job.options.order_key or "")
         elif job.stage == "parked":
             await unpark(tx, job, job.options.limit_key or "")
-        elif job.stage == "due":
+        elif job.stage in ("due", "waiting"):
             tx.delete((due_partition(slot), job.place))
         elif job.stage == "ready":
             tx.delete((ready_partition(slot, job.queue), job.place))
@@ -606,7 +608,8 @@ class Schedule:
         `new` job goes directly to a free local worker.
         """
         if job.due_ms > tx.now_ms:
-            job.stage, job.place = "due", keys.join(job.due_ms, id_, JOB_DUE)
+            job.stage = "waiting" if job.waits else "due"
+            job.place = keys.join(job.due_ms, id_, JOB_DUE)
             tx.add((due_partition(slot_of(id_)), job.place), JOB_DUE)
             return
         limit_key = job.options.limit_key
@@ -661,6 +664,7 @@ class Schedule:
             job.caller,
             job.trace,
             job.attempt + job.uncounted,
+            job.parent is not None or job.families or job.evented,
         )
 
 

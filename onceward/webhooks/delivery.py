@@ -39,8 +39,9 @@ from onceward.webhooks.http.addresses import Guard
 from onceward.webhooks.receivers import HostKey, Receivers, Scope
 from onceward.webhooks.retries import admit_policy, pauses_of
 from onceward.webhooks.timers import WEBHOOKS, TimerTable, Webhook, open_headers
+from onceward.work.asleep import Asleep
 from onceward.work.attempt import Handler
-from onceward.work.job import Asleep, Job
+from onceward.work.job import Job
 
 if TYPE_CHECKING:
     from onceward.webhooks.http.sender import Sender

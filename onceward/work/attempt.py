@@ -38,6 +38,7 @@ from onceward.reasons import leaves, reason_of
 from onceward.schedule import (
     COMPLETE_ORDERED_WRITES,
     COMPLETE_WRITES,
+    FAMILY_WRITES,
     Claim,
     Schedule,
     job_key,
@@ -47,13 +48,13 @@ from onceward.store import Store
 from onceward.store.sharing import SharedCommits
 from onceward.store.transaction import Transaction
 from onceward.threads import Interrupted, Run, Threads
-from onceward.work import steps as steps_part
+from onceward.work.asleep import Asleep
 from onceward.work.effects import effects_of
 from onceward.work.intake import Intake
-from onceward.work.job import Asleep, Job, later_ms
+from onceward.work.job import Job, later_ms
 from onceward.work.lease import Lease
 from onceward.work.outcome import failures_of, principal, results_of
-from onceward.work.steps import Step, Steps
+from onceward.work.steps import Steps
 from onceward.work.sync_job import SyncJob
 
 logger = logging.getLogger("onceward")
@@ -369,9 +370,10 @@ class Attempt:
             await self._schedule.complete(tx, claim.id, claim.token, result, effects)
             await self._store.end(tx)
         else:  # without writes, many jobs share a commit
+            writes = COMPLETE_ORDERED_WRITES if claim.options.order_key else COMPLETE_WRITES
             await self._sharing.run(
                 lambda tx: self._schedule.complete(tx, claim.id, claim.token, result, effects),
-                writes=COMPLETE_ORDERED_WRITES if claim.options.order_key else COMPLETE_WRITES,
+                writes=writes + (FAMILY_WRITES if claim.related or job.families else 0),
                 reads=self._schedule.read_to_complete(claim),
             )
         self._store.meters.count("ended", queue=claim.queue, state="succeeded")
@@ -440,10 +442,7 @@ class Attempt:
 
         async def fail(tx: Transaction) -> str:
             if isinstance(error, Asleep):
-                if error.name:
-                    step = Step(until_ms=error.until_ms)
-                    await steps_part.record(tx, self._schedule, id_, token, error.name, step)
-                await self._schedule.release(tx, id_, token, error.until_ms)
+                await error.release(tx, self._schedule, id_, token)
                 return "scheduled"
             if isinstance(error, InDoubt):
                 await self._schedule.hold(tx, id_, token, reason)

@@ -19,10 +19,11 @@ from typing import (
 from onceward.api.jobs import result_of
 from onceward.conversion import Converter, converter
 from onceward.errors import BadInput
-from onceward.job_options import SendKeywords
+from onceward.job_options import JobKeywords, SendKeywords
 from onceward.schedule import Job as JobRecord
 from onceward.store.user_records import AnyTransaction
 from onceward.work.annotations import NO_TYPE, Undefined, annotations, awaited, evaluated
+from onceward.work.children import ChildJob
 from onceward.work.inbox import Receipt
 from onceward.work.job import Body, Job
 from onceward.work.sync_job import SyncJob
@@ -107,6 +108,12 @@ class HandlerFunction(Generic[Body, Result, Given, Returned]):
             raise BadInput(f"job {id_} is a job of {job.queue!r}, not of {self.queue!r}")
         result: Result = result_of(id_, job, self._result)
         return result
+
+    def child(self, body: Body, **options: Unpack[JobKeywords]) -> ChildJob[Result]:
+        """A job of this queue for `job.gather` and `job.wait_any`. Options are those of `App.send`,
+        without `key`. Raises `BadInput`."""
+        given = body if self._body is None else self._body.plain(body, "body")
+        return ChildJob(self.queue, given, result=self._result, **options)
 
 
 Batch = Sequence[Result] | None

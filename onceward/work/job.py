@@ -2,7 +2,7 @@
 
 import asyncio
 import inspect
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from typing import (
@@ -36,6 +36,7 @@ from onceward.json_values import decode
 from onceward.keys import Key
 from onceward.quantities import milliseconds
 from onceward.schedule import Claim, Schedule
+from onceward.schedule.children import Family
 from onceward.sql.databases import database_of
 from onceward.sql.steps import SqlStep, purge_sometimes
 from onceward.store import Store
@@ -43,8 +44,11 @@ from onceward.store.transaction import Transaction
 from onceward.store.user_records import UserTransaction, stored_key
 from onceward.threads import Run
 from onceward.tracing import Trace
+from onceward.work import events
 from onceward.work import steps as steps_part
 from onceward.work.annotations import result_converter
+from onceward.work.asleep import Asleep, AwaitsChildren, AwaitsEvent
+from onceward.work.children import ChildJob, Children, admit_children, children_of
 from onceward.work.inbox import Receipt
 from onceward.work.steps import Step, Steps, done_step, result_of
 
@@ -72,16 +76,6 @@ class SendArguments(TypedDict, total=False):
     caller: str
     due_ms: int
     trace: Trace
-
-
-class Asleep(BaseException):
-    """The handler sleeps: its worker returns the job to the queue until then, and records the sleep
-    if it has a name. Not an `Exception`, so that handlers that catch errors do not catch it."""
-
-    def __init__(self, name: str, until_ms: int) -> None:
-        super().__init__(f"asleep until {until_ms}")
-        self.name = name
-        self.until_ms = until_ms
 
 
 class JobFields(OptionAttributes, Generic[Body]):
@@ -156,6 +150,9 @@ class Job(JobFields[Body], Generic[Body]):
         self._names: set[str] = set()
         self._reads: set[str] = set()
         self._sleeps = 0
+        self._waits = 0
+        self.families = 0
+        """The number of calls that have asked for children in this attempt."""
 
     @property
     def tx(self) -> UserTransaction:
@@ -421,6 +418,91 @@ class Job(JobFields[Body], Generic[Body]):
         if until_ms > now_ms:
             self.raised = Asleep(name, until_ms)
             raise self.raised
+
+    async def wait_for(self, event: str, timeout_s: float | None = None) -> Any:
+        """Wait for an event without occupying a worker, through restarts; returns its value.
+
+        `App.emit` sends events. One that arrived earlier counts; each is consumed once, the oldest
+        first. Afterwards the handler starts from its beginning, as after `sleep`. Raises
+        `TimeoutError` if there is no event in time, and `BadInput`.
+        """
+        events.admit_event(event)
+        timeout_ms = 0 if timeout_s is None else milliseconds(timeout_s, "a time limit")
+        self._waits += 1
+        name = f"wait {self._waits} for {event}"
+        self._admit(name)
+        with self._blamed():
+            known = (await self._load()).get(name)
+            if known is None or not known.done:
+                until_ms = later_ms(self._store, timeout_ms) if timeout_s is not None else 0
+                until_ms = until_ms if known is None else known.until_ms
+                known = await self._store.run(
+                    lambda tx: events.take(
+                        tx, self._schedule, self.id, self.token, name, event, until_ms
+                    )
+                )
+                if known is None:
+                    raise AwaitsEvent(name, event, until_ms)
+                (await self._load())[name] = known
+            if known.why:
+                raise TimeoutError(f"job {self.id} got no event {event!r} in time")
+            return result_of(known)
+
+    async def gather(
+        self, *children: ChildJob[T], keep: bool = False, return_exceptions: bool = False
+    ) -> list[T]:
+        """Run jobs as children of this one, and return their results in the same order.
+
+        They run in the queues of their handlers, on any node, while this job waits without
+        occupying a worker. Afterwards the handler starts from its beginning. Children that have not
+        ended are cancelled when this job is cancelled or fails permanently.
+
+        Args:
+            keep: Whether they continue when this job is cancelled or has failed.
+            return_exceptions: Return a `ChildFailed` in place of the result of a child that failed
+                or was cancelled. By default, the first one is raised when all have ended.
+
+        Raises `ChildFailed`, `BadInput`, `QueueFull`, and `Fail` if an earlier attempt asked for
+        other children.
+        """
+        number, family = await self._family(children, any_=False, keep=keep)
+        ended = await children_of(self._store, self.id, number, family)
+        with self._blamed():
+            pairs = zip(children, ended, strict=True)
+            return [asked.outcome(child, raises=not return_exceptions) for asked, child in pairs]
+
+    async def wait_any(self, *children: ChildJob[T], keep: bool = False) -> tuple[int, T]:
+        """Run jobs as children of this one until one of them has ended; returns its position and
+        its result. The others are cancelled when this job ends, unless `keep` is true. Raises
+        `ChildFailed` if the first child to end has failed, and the errors of `gather`."""
+        number, family = await self._family(children, any_=True, keep=keep)
+        [child] = await children_of(self._store, self.id, number, family)
+        first = family.first or 0
+        with self._blamed():
+            return first, children[first].outcome(child, raises=True)
+
+    async def _family(
+        self, children: Sequence[ChildJob[Any]], *, any_: bool, keep: bool
+    ) -> tuple[int, Family]:
+        self.families += 1
+        number = self.families
+        self._admit(f"children {number}")
+        admit_children(children, self, number, any_=any_)
+        part = Children(self._schedule)
+        with self._blamed():
+            family = await self._store.run(
+                lambda tx: part.begin(
+                    tx, self.id, self.token, number, children, any_=any_, keep=keep
+                )
+            )
+            while family.created < family.total:
+                self._insist()
+                family = await self._store.run(
+                    lambda tx: part.create(tx, self.id, self.token, number, children)
+                )
+            if not family.complete:
+                raise AwaitsChildren(number)
+        return number, family
 
     @contextmanager
     def _blamed(self) -> Iterator[None]:

@@ -4,7 +4,8 @@ from typing import Any
 
 from onceward.errors import BadInput, InDoubt
 from onceward.reasons import leaves
-from onceward.work.job import Asleep, Job
+from onceward.work.asleep import Asleep
+from onceward.work.job import Job
 
 
 def failures_of(jobs: list[Job], error: BaseException | None) -> dict[str, BaseException]:

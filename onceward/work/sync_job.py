@@ -7,6 +7,7 @@ from onceward.keys import Key
 from onceward.schedule import Claim
 from onceward.store.user_records import SyncTransaction
 from onceward.threads import Run
+from onceward.work.children import ChildJob
 from onceward.work.job import Body, Job, JobFields
 
 P = ParamSpec("P")
@@ -110,6 +111,20 @@ class SyncJob(JobFields[Body], Generic[Body]):
     sql = _Waiting(Job.sql)
     send = _Waiting(Job.send)
     reopen = _Waiting(Job.reopen)
+    wait_for = _Waiting(Job.wait_for)
+
+    def gather(
+        self, *children: ChildJob[T], keep: bool = False, return_exceptions: bool = False
+    ) -> list[T]:
+        """See `Job.gather`."""
+        options = {"keep": keep, "return_exceptions": return_exceptions}
+        found: list[T] = self._run.call(self._job.gather, *children, **options)
+        return found
+
+    def wait_any(self, *children: ChildJob[T], keep: bool = False) -> tuple[int, T]:
+        """See `Job.wait_any`."""
+        found: tuple[int, T] = self._run.call(self._job.wait_any, *children, keep=keep)
+        return found
 
     @property
     def tx(self) -> SyncTransaction:

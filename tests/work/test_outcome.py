@@ -7,7 +7,8 @@ import pytest
 
 from onceward.errors import BadInput, Fail, InDoubt
 from onceward.reasons import leaves, reason_of
-from onceward.work.job import Asleep, Job
+from onceward.work.asleep import Asleep
+from onceward.work.job import Job
 from onceward.work.outcome import failures_of, principal, results_of
 
 ASLEEP = Asleep("sleep 1", 5)

@@ -12,6 +12,8 @@ export const OPERATIONS = {
   "jobs.get": ["GET", "/v1/jobs/{id}", "?waitS", { opaque: "body result" }],
   "jobs.cancel": ["DELETE", "/v1/jobs/{id}", ""],
   "jobs.retry": ["POST", "/v1/jobs/{id}/retry", "key", { fills: "key", done: "not_failed" }],
+  "jobs.emit": ["POST", "/v1/jobs/{id}/events", "!event value key", { fills: "key" }],
+  "jobs.children": ["GET", "/v1/jobs/{id}/children", "?after ?limit", { pages: "children after" }],
   "jobs.settle": ["POST", "/v1/jobs/{id}/settle", "!step !done result reason key", { fills: "key", done: "not_failed" }],
   "jobs.list": ["GET", "/v1/jobs", "?queue ?state ?tag ?key ?text ?after ?limit", { pages: "jobs after" }],
   "jobs.count": ["GET", "/v1/jobs/count", "?queue ?state ?tag ?after"],

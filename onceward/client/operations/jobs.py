@@ -138,6 +138,50 @@ class JobsOperations(Operations):
         """
         return await self._transport.run(api.RETRY, id, body=api.RetryJob(key=key))
 
+    async def emit(
+        self, id: str, event: str, *, value: Any = None, key: str = ""
+    ) -> api.JobOutcome:
+        """Send an event to a job.
+
+        - `id`: The id of the job.
+        - `event`: The name of the event.
+        - `value`: The value that the handler receives.
+        - `key`: The idempotency key: a repeated request sends the event once.
+
+        Raises `NoSuchJob`, `AlreadyEnded`, `BadInput` (too_many_events).
+        """
+        return await self._transport.run(
+            api.EMIT, id, body=api.EmitEvent(event=event, value=value, key=key)
+        )
+
+    async def children(self, id: str, *, after: str = "", limit: int = 50) -> api.JobChildren:
+        """List the children of a job.
+
+        - `id`: The id of the job.
+        - `after`: The cursor of the next page.
+        - `limit`: The maximum number of entries in the response.
+
+        Raises `NoSuchJob`.
+        """
+        return await self._transport.run(
+            api.CHILDREN, id, query=api.ListChildren(after=after, limit=limit)
+        )
+
+    async def iterate_children(
+        self, id: str, *, after: str = "", limit: int = 50
+    ) -> AsyncIterator[api.JobChild]:
+        """Iterate over the entries of all pages of `children`.
+
+        Arguments and errors are the same. `limit` is the size of a page.
+        """
+        while True:
+            page = await self.children(id, after=after, limit=limit)
+            for one in page.children:
+                yield one
+            if page.next is None:
+                return
+            after = page.next
+
     async def settle(
         self, id: str, step: str, done: bool, *, result: Any = None, reason: str = "", key: str = ""
     ) -> api.JobOutcome:

@@ -7,6 +7,7 @@ from functools import partial
 from types import TracebackType
 from typing import Any, Literal, Self, Unpack, overload
 
+from onceward import engine as engines
 from onceward import limits
 from onceward.api.queues import QueueKeywords
 from onceward.app import App as AsyncApp
@@ -43,7 +44,7 @@ class App(Root[AsyncApp]):
 
     def __init__(
         self,
-        url: str | Engine,
+        url: str | Engine = engines.DEFAULT,
         *,
         name: str = "app",
         slots: int = limits.SLOTS_DEFAULT,
@@ -295,6 +296,20 @@ class App(Root[AsyncApp]):
         Idempotent. With `tx`, it is part of that transaction. Raises `NoSuchJob`, and
         `AlreadyEnded` if the job has succeeded."""
         return self._portal.run(self._target.cancel(id_, reason, tx=target(tx)))
+
+    def emit(
+        self,
+        id_: str,
+        event: str,
+        value: Any = None,
+        *,
+        key: str = "",
+        tx: Transaction | SyncTransaction | None = None,
+    ) -> None:
+        """Send an event to a job, whose handler gets the value from `job.wait_for(event)`. The job
+        keeps it until then. Idempotent with a key. With `tx`, it is part of that transaction.
+        Raises `NoSuchJob`, `AlreadyEnded` and `BadInput`."""
+        return self._portal.run(self._target.emit(id_, event, value, key=key, tx=target(tx)))
 
     def move(self, id_: str, *, delay_s: float = 0.0) -> None:
         """Make a waiting job due after a delay. Raises `NoSuchJob`, `AlreadyEnded`."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 from collections.abc import Mapping, Sequence
 from typing import Any, Unpack
 
@@ -92,7 +93,7 @@ class Rooms(Facade[AsyncRooms]):
         meta: Mapping[str, Any] | None = None,
         after: str = "",
         limit: int = limits.LIST_MAX,
-    ) -> tuple[list[Found], str]:
+    ) -> tuple[builtins.list[Found], str]:
         """Up to `limit` rooms whose ids begin with `prefix` and whose metadata have these
         members."""
         return self._portal.run(
@@ -123,13 +124,13 @@ class Rooms(Facade[AsyncRooms]):
         limit: int = limits.ROOM_KEEP_STEPS_MAX,
         *,
         digest: str | None = None,
-    ) -> list[Entry]:
+    ) -> builtins.list[Entry]:
         """Up to `limit` steps after a sequence number."""
         return self._portal.run(self._target.log(target(tx), id_, since, limit, digest=digest))
 
     def newest(
         self, tx: Transaction | SyncTransaction, id_: str, steps_max: int, bytes_max: int
-    ) -> list[Entry]:
+    ) -> builtins.list[Entry]:
         """The last steps in order, limited by approximate numbers of steps and bytes. Raises
         `NoSuchRoom`."""
         return self._portal.run(self._target.newest(target(tx), id_, steps_max, bytes_max))
@@ -201,7 +202,9 @@ class Rooms(Facade[AsyncRooms]):
         """Delete a map with its content."""
         return self._portal.run(self._target.map_drop(target(tx), room, name, **how))
 
-    def list(self, tx: Transaction | SyncTransaction, room: str, name: str) -> list[Item] | None:
+    def list(
+        self, tx: Transaction | SyncTransaction, room: str, name: str
+    ) -> builtins.list[Item] | None:
         """All items of a list, or None."""
         return self._portal.run(self._target.list(target(tx), room, name))
 

@@ -16,6 +16,12 @@ from onceward.sync.bridge import Facade
 class Transaction(Facade[AsyncUserTransaction]):
     """A transaction on the records of the application."""
 
+    def sql(self) -> Any:
+        """A connection of asyncpg to Onceward's PostgreSQL database, in a READ COMMITTED
+        transaction. Its statements and the writes of this transaction commit together or not at
+        all."""
+        return self._portal.run(self._target.sql())
+
     @overload
     def get(self, key: Key, *, cached: bool = False) -> Any: ...
     @overload

@@ -86,6 +86,20 @@ class Jobs(Facade[AsyncJobs]):
         """Retry a failed job."""
         return self._portal.run(self._target.retry(id, key=key))
 
+    def emit(self, id: str, event: str, *, value: Any = None, key: str = "") -> api.JobOutcome:
+        """Send an event to a job."""
+        return self._portal.run(self._target.emit(id, event, value=value, key=key))
+
+    def children(self, id: str, *, after: str = "", limit: int = 50) -> api.JobChildren:
+        """List the children of a job."""
+        return self._portal.run(self._target.children(id, after=after, limit=limit))
+
+    def iterate_children(
+        self, id: str, *, after: str = "", limit: int = 50
+    ) -> Iterator[api.JobChild]:
+        """Iterate over the entries of all pages of `children`."""
+        return self._portal.iterate(self._target.iterate_children(id, after=after, limit=limit))
+
     def settle(
         self, id: str, step: str, done: bool, *, result: Any = None, reason: str = "", key: str = ""
     ) -> api.JobOutcome:

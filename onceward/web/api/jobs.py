@@ -15,14 +15,24 @@ from onceward.errors import BadInput, NoSuchJob
 from onceward.job_options import shown_options
 from onceward.observe import search
 from onceward.observe.search import Line
-from onceward.schedule import COMPLETE_WRITES, Accepted, Claim, Effect, Job, job_key, lease_key
+from onceward.schedule import (
+    COMPLETE_WRITES,
+    FAMILY_WRITES,
+    Accepted,
+    Claim,
+    Effect,
+    Job,
+    job_key,
+    lease_key,
+)
 from onceward.schedule.records import Lease, due_ms_of
 from onceward.schedule.transitions import AFTER_PAUSE, RetryAt
 from onceward.store import Transaction
 from onceward.tracing import Trace
 from onceward.web.calls import Call, binder
 from onceward.web.routes import Route
-from onceward.work import steps
+from onceward.work import events, steps
+from onceward.work.children import page_of
 from onceward.work.inbox import admit_key, dedupe_key
 from onceward.work.internal_queues import may_enter
 from onceward.work.job import later_ms
@@ -56,6 +66,8 @@ def view(id_: str, job: Job) -> api.Job:
         job.reason,
         job.ended_ms,
         job.worker,
+        job.waits,
+        job.parent.id if job.parent is not None else "",
         [api.JobAttempt(**asdict(attempt)) for attempt in job.history],
         [msgspec.convert(one, api.JobSettlement, from_attributes=True) for one in job.settled],
         **shown_options(job.options, job.attempts_max),
@@ -85,7 +97,7 @@ async def complete(call: Call, id_: str, asked: api.CompleteJob) -> api.JobOutco
         return job.queue
 
     sharing = call.app.node.sharing
-    queue = await sharing.run(fn, writes=COMPLETE_WRITES, reads=[job_key(id_)])
+    queue = await sharing.run(fn, writes=COMPLETE_WRITES + FAMILY_WRITES, reads=[job_key(id_)])
     if queue is not None:
         call.app.store.meters.count("ended", queue=queue, state="succeeded")
     return api.JobOutcome(id_, "succeeded")
@@ -154,6 +166,45 @@ async def retry(call: Call, id_: str, asked: api.RetryJob) -> api.JobOutcome:
         schedule = call.app.node.schedule
         await schedule.retry(tx, id_, asked.key)
         return api.JobOutcome(id_, (await schedule.get(tx, id_)).state, held)
+
+    return await call.app.store.run(fn)
+
+
+@answers(api.EMIT)
+async def emit(call: Call, id_: str, asked: api.EmitEvent) -> api.JobOutcome:
+    async def fn(tx: Transaction) -> str:
+        await _operated(call, tx, id_)
+        schedule = call.app.node.schedule
+        await events.emit(tx, schedule, id_, asked.event, asked.value, asked.key)
+        return (await schedule.get(tx, id_)).state
+
+    return api.JobOutcome(id_, await call.app.store.run(fn))
+
+
+@answers(api.CHILDREN)
+async def children(call: Call, id_: str, asked: api.ListChildren) -> api.JobChildren:
+    after = call.unseal("after", asked.after)
+
+    async def fn(tx: Transaction) -> api.JobChildren:
+        await _operated(call, tx, id_)
+        rows = await page_of(tx, id_, after, asked.limit)
+        places = [(row, [int(word) for word in row.key[1].split("#")[1:]]) for row in rows]
+        entries = [(row.value, place) for row, place in places if len(place) == 2]
+        jobs = await tx.get_many([job_key(entry["id"]) for entry, _ in entries], Line)
+        found = [
+            api.JobChild(
+                entry["id"],
+                number,
+                index,
+                job.queue if job is not None else "",
+                entry.get("state") or (job.state if job is not None else "gone"),
+                entry.get("reason", "")[:_REASON_CHARS],
+            )
+            for (entry, (number, index)), job in zip(entries, jobs, strict=True)
+        ]
+        return api.JobChildren(
+            found, call.seal(rows[-1].key[1] if len(rows) == asked.limit else None)
+        )
 
     return await call.app.store.run(fn)
 
@@ -281,6 +332,14 @@ async def _workable(call: Call, tx: Transaction, id_: str) -> Job:
     """Return a job that the caller may work on. Raises `NoSuchJob`."""
     job = await call.app.node.schedule.get(tx, id_)
     if not may_enter(call.app.node, call.caller, "work", job.queue):
+        raise NoSuchJob(f"job {id_} not found", id=id_)  # as for an unknown id
+    return job
+
+
+async def _operated(call: Call, tx: Transaction, id_: str) -> Job:
+    """Return a job that the caller may work on or manage. Raises `NoSuchJob`."""
+    job = await call.app.node.schedule.get(tx, id_)
+    if not _works(call, job.queue):
         raise NoSuchJob(f"job {id_} not found", id=id_)  # as for an unknown id
     return job
 

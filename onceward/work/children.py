@@ -1,0 +1,334 @@
+"""Children: jobs that another job creates and waits for.
+
+A family is created in as many commits as it needs; its record counts the children that exist, so an
+interrupted attempt continues where it was. See `onceward.schedule.children` for the records.
+"""
+
+from collections.abc import Sequence
+from functools import partial
+from hashlib import blake2b
+from typing import Any, Generic, TypeVar, Unpack
+
+import msgspec
+
+from onceward import keys, limits
+from onceward.api.arguments import unknown_name
+from onceward.conversion import Converter
+from onceward.errors import AlreadyEnded, BadInput, ChildFailed, Fail, NoSuchJob
+from onceward.job_options import OPTION_NAMES, JobKeywords, job_options
+from onceward.json_values import encode
+from onceward.keys import Key
+from onceward.schedule import EXPIRE_WRITES, Schedule, admit_job, due_ms_of, job_key
+from onceward.schedule.children import (
+    ENDED,
+    Child,
+    Family,
+    child_key,
+    family_key,
+    family_partition,
+    number_of,
+    ring,
+)
+from onceward.schedule.records import Job, Parent
+from onceward.store import Store
+from onceward.store.transaction import Row, Transaction
+
+T_co = TypeVar("T_co", covariant=True)
+
+_PAGE = 30
+_ADVANCE = 400
+# The family, and a job, its entry, its order key, its limit key and its entry as a child.
+_CREATE_WRITES = 5
+FOLD_WRITES = 4 + _PAGE + EXPIRE_WRITES
+
+
+class ChildJob(Generic[T_co]):
+    """A job for `job.gather` and `job.wait_any`. `handler.child(body)` makes a typed one."""
+
+    def __init__(
+        self,
+        queue: str,
+        body: Any,
+        *,
+        result: Converter | None = None,
+        **options: Unpack[JobKeywords],
+    ) -> None:
+        """Options are those of `App.send` for a job. `result` is for internal use.
+
+        Raises `BadInput`.
+        """
+        for name in options:
+            if name not in OPTION_NAMES:
+                raise unknown_name(name, sorted(OPTION_NAMES))
+        self.queue = queue
+        self.body = body
+        self.options = job_options(options)
+        self._result = result
+        admit_job(queue, body, self.options)
+
+    def __repr__(self) -> str:
+        return f"<child in {self.queue!r}>"
+
+    def outcome(self, child: Child, *, raises: bool) -> Any:
+        """The result of this child, or its failure."""
+        if child.state == "succeeded":
+            if self._result is None:
+                return child.result
+            return self._result.read(msgspec.json.encode(child.result), "the result of a child")
+        verb = "failed" if child.state == "failed" else "was cancelled"
+        failed = ChildFailed(
+            f"child {child.id} in queue {self.queue!r} {verb}: {child.reason}",
+            id=child.id,
+            queue=self.queue,
+            state=child.state,
+            reason=child.reason,
+        )
+        if raises:
+            raise failed
+        return failed
+
+
+def admit_children(asked: Sequence[Any], parent: Any, number: int, *, any_: bool) -> None:
+    """Raise `BadInput` for children that a job cannot wait for."""
+    most = limits.FAMILY_ANY_MAX if any_ else limits.FAMILY_CHILDREN_MAX
+    if len(asked) > most or (any_ and not asked):
+        raise BadInput(
+            f"a call can have {'1' if any_ else '0'} to {most} children, not {len(asked)}"
+        )
+    if number > limits.FAMILIES_MAX:
+        raise BadInput(f"a job can wait for children at most {limits.FAMILIES_MAX} times")
+    for child in asked:
+        if not isinstance(child, ChildJob):
+            raise BadInput(
+                f"a child is made by `handler.child(body)` or `ChildJob(queue, body)`, not "
+                f"{type(child).__name__}"
+            )
+        key = child.options.order_key
+        if key is not None and (child.queue, key) == (parent.queue, parent.options.order_key):
+            raise BadInput(
+                f"a child in queue {child.queue!r} with the order key {key!r} of its parent would "
+                "wait for its parent for ever. Use another order key."
+            )
+
+
+class Children:
+    """Functions of a transaction on families."""
+
+    def __init__(self, schedule: Schedule) -> None:
+        self._schedule = schedule
+
+    async def begin(
+        self,
+        tx: Transaction,
+        id_: str,
+        token: str,
+        number: int,
+        asked: Sequence[ChildJob[Any]],
+        *,
+        any_: bool,
+        keep: bool,
+    ) -> Family:
+        """The family of a call, as it is. A new one has no children yet. Raises `StaleToken`,
+        `NoSuchJob`, and `Fail` if the call had other children in an earlier attempt."""
+        job = await self._schedule.held(tx, id_, token)
+        digest = _digest(asked)
+        family = await tx.get(family_key(id_, number), Family)
+        if family is None:
+            family = Family(len(asked), digest, any=any_, keep=keep)
+            tx.put(family_key(id_, number), family)
+            if not job.families:
+                job.families = True
+                tx.put(job_key(id_), job)
+        elif family.digest != digest:
+            raise Fail(
+                f"call {number} of job.gather or job.wait_any asks for {len(asked)} children that "
+                f"differ from the {family.total} of an earlier attempt. Make them from the body "
+                "and from results of steps, so that each attempt asks for the same ones."
+            )
+        elif family.stopped:
+            family = msgspec.structs.replace(family, created=0, ended=0, first=None, stopped=False)
+            tx.put(family_key(id_, number), family)
+        return family
+
+    async def create(
+        self, tx: Transaction, id_: str, token: str, number: int, asked: Sequence[ChildJob[Any]]
+    ) -> Family:
+        """Create the next children, as many as fit into a commit. Raises `StaleToken`,
+        `NoSuchJob`, `BadInput`, `QueueFull`."""
+        job = await self._schedule.held(tx, id_, token)
+        family = await tx.get(family_key(id_, number), Family)
+        assert family is not None, "`begin` adds it"
+        index = family.created
+        most = (limits.COMMIT_WRITES_MAX - 4) // _CREATE_WRITES
+        keys_ = [child_key(id_, number, at) for at in range(index, family.total)[:most]]
+        await tx.fetch(keys_)
+        taken_bytes = 0
+        for key in keys_:
+            child = asked[index]
+            if not await self._keeps(tx, key):
+                taken_bytes += len(encode(child.body, (child.queue, "body")))
+                if taken_bytes > limits.CLAIM_BYTES and index > family.created:
+                    break
+                await self._add(tx, key, child, job, Parent(id_, number, index))
+            index += 1
+        family.created = index
+        tx.put(family_key(id_, number), family)
+        return family
+
+    async def _keeps(self, tx: Transaction, key: Key) -> bool:
+        """Whether a child exists from an earlier attempt, and was not cancelled with its parent."""
+        child = await tx.get(key, Child)
+        return child is not None and child.state != "cancelled"
+
+    async def _add(
+        self, tx: Transaction, key: Key, child: ChildJob[Any], parent: Job, place: Parent
+    ) -> None:
+        self._schedule.admit(tx, child.queue)
+        id_, _ = await self._schedule.add(
+            tx,
+            child.queue,
+            child.body,
+            child.options,
+            caller=parent.caller,
+            trace=parent.trace,
+            parent=place,
+        )
+        tx.put(key, Child(id_))
+
+    async def fold(self, tx: Transaction, entry: Key) -> None:
+        """Act on a due entry: continue a parent whose children have ended, and clean up after a
+        parent that has ended."""
+        if not await tx.has(entry):
+            return
+        tx.delete(entry)
+        id_ = entry[1].split("#")[1]
+        job = await tx.get(job_key(id_), Job)
+        number = number_of(job.waits) if job is not None and job.stage == "waiting" else None
+        if job is None or job.stage in ("succeeded", "cancelled"):
+            more = await self._clean(tx, id_)
+        elif job.stage == "failed":
+            more = await self._stop(tx, id_)
+        elif number is not None:
+            more = await self._advance(tx, id_, job, number)
+        else:
+            return  # it looks itself, or is released with another entry
+        if more:
+            ring(tx, id_, max(tx.now_ms, due_ms_of(entry[1]) + 1))
+
+    def read_to_fold(self, entry: Key) -> list[Key]:
+        return [entry, job_key(entry[1].split("#")[1])]
+
+    async def _advance(self, tx: Transaction, id_: str, job: Job, number: int) -> bool:
+        """Note how many children have ended, and continue the parent if it need not wait. Returns
+        whether to look again."""
+        family = await tx.get(family_key(id_, number), Family)
+        if family is None:
+            return False
+        start = child_key(id_, number, 0 if family.any else family.ended)[1]
+        end = f"{family_key(id_, number)[1]}$"
+        rows = await tx.scan(family_partition(id_), Child, start=start, end=end, limit=_ADVANCE)
+        before = family.ended
+        for row in rows:
+            if row.value.state in ENDED:
+                if family.any:
+                    family.first = int(row.key[1].rpartition("#")[2])
+                    break
+                family.ended += 1
+            elif not family.any:
+                break
+        if family.complete:
+            await self._schedule.wake(tx, id_, job)
+        if family.complete or family.ended > before:
+            tx.put(family_key(id_, number), family)
+        return not family.complete and family.ended == before + _ADVANCE
+
+    async def _stop(self, tx: Transaction, id_: str) -> bool:
+        """Cancel a child of a parent that has failed. A retry of the parent creates it again.
+        Returns whether there may be more."""
+        number = 1
+        while (family := await tx.get(family_key(id_, number), Family)) is not None:
+            if not family.keep and family.ended < family.created:
+                start = child_key(id_, number, family.ended)[1]
+                end = f"{family_key(id_, number)[1]}$"
+                rows = await tx.scan(
+                    family_partition(id_), Child, start=start, end=end, limit=_PAGE
+                )
+                for row in rows:
+                    family.ended += 1
+                    if row.value.state not in ENDED and await self._cancel(tx, row.value.id):
+                        family.stopped = True
+                        break
+                if not rows:
+                    family.ended = family.created
+                tx.put(family_key(id_, number), family)
+                return True
+            number += 1
+        return False
+
+    async def _clean(self, tx: Transaction, id_: str) -> bool:
+        """Cancel the children of a parent that has ended, and remove their entries, up to the size
+        of a commit. Returns whether there may be more."""
+        start, end = keys.below(id_)
+        rows = await tx.scan(family_partition(id_), start=start, end=end, limit=_PAGE)
+        for at, row in enumerate(rows):
+            if _is_family(row.key):
+                last = at + 1 == len(rows)
+                if _is_family(rows[at + 1].key) if not last else len(rows) < _PAGE:
+                    tx.delete(row.key)  # nothing of it is left
+                continue
+            family = await tx.get((row.key[0], row.key[1].rpartition("#")[0]), Family)
+            if (
+                family is not None
+                and not family.keep
+                and row.value.get("state", "") not in ENDED
+                and await self._cancel(tx, row.value["id"])
+            ):
+                return True  # the child has filled in its entry
+            tx.delete(row.key)
+        return bool(rows)
+
+    async def _cancel(self, tx: Transaction, id_: str) -> bool:
+        """Cancel a child; False if it has ended."""
+        try:
+            await self._schedule.cancel(tx, id_, "cancelled with its parent")
+        except (AlreadyEnded, NoSuchJob):
+            return False
+        return True
+
+
+async def page_of(tx: Transaction, id_: str, after: str, limit: int) -> list[Row[Any]]:
+    """Entries of the children of a job, by family and position, and the families themselves."""
+    start, end = keys.below(id_)
+    start = keys.after(after) if after else start
+    return await tx.scan(family_partition(id_), start=start, end=end, limit=limit)
+
+
+async def children_of(store: Store, id_: str, number: int, family: Family) -> list[Child]:
+    """The children of a complete family, in order; or the first one that ended."""
+    if family.any:
+        key = child_key(id_, number, family.first or 0)
+        child = await store.run(lambda tx: tx.get(key, Child))
+        assert child is not None, "entries are kept until their parent ends"
+        return [child]
+    start, end = child_key(id_, number, 0)[1], f"{family_key(id_, number)[1]}$"
+    found: list[Child] = []
+    while len(found) < family.total:
+        found += await store.run(partial(_page, id_, start, end))
+        start = child_key(id_, number, len(found))[1]
+    return found
+
+
+async def _page(id_: str, start: str, end: str, tx: Transaction) -> list[Child]:
+    rows = await tx.scan(family_partition(id_), Child, start=start, end=end, limit=_ADVANCE)
+    return [row.value for row in rows]
+
+
+def _is_family(key: Key) -> bool:
+    return key[1].count("#") == 1
+
+
+def _digest(asked: Sequence[ChildJob[Any]]) -> str:
+    digest = blake2b(digest_size=16)
+    for child in asked:
+        digest.update(encode([child.queue, child.body, child.options], ("job", "children")))
+    return digest.hexdigest()
