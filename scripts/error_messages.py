@@ -20,7 +20,7 @@ CLASSES = {
     for name, one in vars(errors).items()
     if inspect.isclass(one) and issubclass(one, errors.OncewardError)
 }
-# The reason, not the caller, decides what to do: the caller tries again, or an operator acts.
+# The reason, not the caller, decides what to do: the caller retries, or an operator acts.
 STATES = (
     *("node_stopped", "room_moved", "engine_closed", "engine_unreachable", "overloaded"),
     *("outcome_unknown", "storage_failed", "slow_reader", "lock_lost", "internal"),

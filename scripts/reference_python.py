@@ -154,7 +154,7 @@ def _overview() -> str:
 
 
 def public(module: ModuleType) -> list[str]:
-    """The public names of a module, errors last. Submodules have pages of their own, and constants
+    """The public names of a module, errors last. Submodules have separate pages, and constants
     have no docstrings."""
     names = [name for name in module.__all__ if callable(getattr(module, name))]
     return sorted(names, key=lambda name: (_is_error(getattr(module, name)), name not in _FIRST))

@@ -60,3 +60,98 @@ def test_the_pod_has_the_grace_period_and_the_container_has_the_probes() -> None
     assert pod["terminationGracePeriodSeconds"] > limits.DRAIN_S
     [container] = pod["containers"]
     assert {"livenessProbe", "readinessProbe"} <= set(container)
+
+
+def test_caddy_accepts_the_proxy_of_the_guide(tmp_path: Path) -> None:
+    program = shutil.which("caddy")
+    if program is None:
+        pytest.skip("caddy is not installed")
+    [block] = of("caddy")
+    (tmp_path / "Caddyfile").write_text(block.text)
+    command = [
+        program,
+        "validate",
+        "--adapter",
+        "caddyfile",
+        "--config",
+        str(tmp_path / "Caddyfile"),
+    ]
+    done = subprocess.run(
+        command,
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+        env={"HOME": str(tmp_path)},
+    )
+    assert done.returncode == 0, done.stderr
+    assert "Valid configuration" in done.stdout
+
+
+def test_nginx_accepts_the_proxy_of_the_guide(tmp_path: Path) -> None:
+    program = shutil.which("nginx", path="/usr/sbin:/usr/bin:/usr/local/bin")
+    if program is None:
+        pytest.skip("nginx is not installed")
+    trustme = need("trustme")
+    certificate = trustme.CA().issue_cert("rooms.example.com")
+    certificate.cert_chain_pems[0].write_to_path(str(tmp_path / "rooms.pem"))
+    certificate.private_key_pem.write_to_path(str(tmp_path / "rooms.key"))
+    [block] = of("nginx")
+    text = block.text.replace("/etc/ssl/", f"{tmp_path}/")
+    assert text.count(str(tmp_path)) == 2
+    folders = "".join(
+        f"{kind}_temp_path {tmp_path}/{kind};\n"
+        for kind in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
+    )
+    (tmp_path / "nginx.conf").write_text(
+        f"pid {tmp_path}/pid;\nevents {{}}\nhttp {{\naccess_log off;\n{folders}{text}}}\n"
+    )
+    done = subprocess.run(
+        [program, "-t", "-e", f"{tmp_path}/errors", "-c", f"{tmp_path}/nginx.conf"],
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+
+
+# The fields of the objects that the guide uses, by their type in the API of Kubernetes.
+KUBERNETES = {
+    "Deployment": {"apiVersion", "kind", "metadata", "spec"},
+    "DeploymentSpec": {"replicas", "selector", "template", "strategy", "minReadySeconds"},
+    "PodTemplateSpec": {"metadata", "spec"},
+    "PodSpec": {
+        *("terminationGracePeriodSeconds", "securityContext", "containers", "volumes"),
+        *("serviceAccountName", "automountServiceAccountToken"),
+    },
+    "Container": {
+        *("name", "image", "ports", "env", "envFrom", "livenessProbe", "readinessProbe"),
+        *("command", "args", "resources", "securityContext", "volumeMounts"),
+    },
+    "Probe": {"httpGet", "failureThreshold", "periodSeconds", "timeoutSeconds"},
+}
+
+
+def test_the_fields_of_kubernetes_stand_in_their_places() -> None:
+    yaml = need("yaml")
+    [deployment] = [
+        found for block in of("yaml") if "kind" in (found := yaml.safe_load(block.text))
+    ]
+    spec = deployment["spec"]
+    pod = spec["template"]["spec"]
+    [container] = pod["containers"]
+    placed = {
+        "Deployment": deployment,
+        "DeploymentSpec": spec,
+        "PodTemplateSpec": spec["template"],
+        "PodSpec": pod,
+        "Container": container,
+        "Probe": {**container["livenessProbe"], **container["readinessProbe"]},
+    }
+    for kind, found in placed.items():
+        assert set(found) <= KUBERNETES[kind], kind
+    assert type(pod["terminationGracePeriodSeconds"]) is int
+    for one in container["env"]:
+        assert {"name"} < set(one) <= {"name", "value", "valueFrom"}
+        assert isinstance(one.get("value", ""), str), "values of variables are text"
