@@ -18,7 +18,7 @@ async def greet(job):
 async def main():
     async with app:
         receipt = await app.send("greetings", {"name": "Ann"}, key="message-1")
-        print((await app.wait(receipt.id)).result)
+        print(await app.result(receipt.id))
 
 
 asyncio.run(main())

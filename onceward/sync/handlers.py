@@ -22,11 +22,12 @@ class HandlerFunction(Generic[Body, Result, Given, Returned]):
     def __init__(
         self, app: Root[Any], handler: AsyncHandlerFunction[Body, Result, Given, Returned]
     ) -> None:
+        # First, since a callable object has attributes of its own.
+        update_wrapper(self, handler.__wrapped__)
         self.queue = handler.queue
         """The name of its queue."""
         self._app = app
         self._handler = handler
-        update_wrapper(self, handler.__wrapped__)
 
     def __call__(self, job: Given, /) -> Returned:
         return self._handler(job)

@@ -71,19 +71,20 @@ class HandlerFunction(Generic[Body, Result, Given, Returned]):
         body: Converter | None,
         result: Converter | None,
     ) -> None:
+        update_wrapper(self, fn)  # first: a callable object has attributes of its own
         self.queue = queue
         """The name of its queue."""
         self._app = app
         self._body = body
         self._result = result
-        update_wrapper(self, fn)
 
     def __call__(self, job: Given, /) -> Returned:
         returned: Returned = self.__wrapped__(job)
         return returned
 
     def __repr__(self) -> str:
-        return f"<handler {self.__wrapped__.__qualname__} of {self.queue!r}>"
+        name = getattr(self.__wrapped__, "__qualname__", repr(self.__wrapped__))
+        return f"<handler {name} of {self.queue!r}>"
 
     async def enqueue(
         self,

@@ -357,6 +357,9 @@ async def test_a_handler_serves_several_queues() -> None:
 
 
 class Methods:
+    def __init__(self) -> None:
+        self.queue = self._app = self._body = self._result = "mine"
+
     async def typed(self, job: Job[Mail]) -> Sent:
         return Sent(job.body.to, 1)
 
@@ -393,6 +396,7 @@ async def test_any_kind_of_function_can_be_typed(fn: Any) -> None:
     apps = Apps(shared=False)
     app = apps.make()
     declared = app.handler("q", attempts_max=1)(fn)
+    assert repr(declared).endswith(" of 'q'>")
     async with app:
         receipt = await declared.enqueue(Mail("Ann"))
         assert (await app.wait(receipt.id, 60)).result == {"to": "Ann", "attempt": 1}
