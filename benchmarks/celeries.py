@@ -10,7 +10,7 @@ import threading
 from pathlib import Path
 from typing import Any, ClassVar
 
-from benchmarks.measure import BODY
+from benchmarks.measure import BODY, THREADS, body_of, plain
 from benchmarks.servers import Server
 
 WAIT_S = 60
@@ -32,10 +32,7 @@ def application(url: str) -> Any:
         result_expires=3_600,
     )
 
-    @app.task(name="bench")
-    def bench(body: Any) -> str:
-        return str(body["text"][:1])
-
+    app.task(plain, name="bench")
     return app
 
 
@@ -47,6 +44,7 @@ class Celery:
         "result is synced as well and kept for an hour; late acknowledgement, so an "
         "interrupted task is retried; no deduplication"
     )
+    pool: ClassVar = ["--pool=prefork", f"--concurrency={os.cpu_count()}"]
     config: ClassVar = {"appendonly": "yes", "appendfsync": "always", "save": '""'}
 
     def __init__(self, url: str, callers: int) -> None:
@@ -54,6 +52,7 @@ class Celery:
         self.callers = callers
         self.ended: dict[str, threading.Event] = {}
         self.worker: Server | None = None
+        self.body = BODY
 
     def open(self, measure: str) -> None:
         import redis
@@ -66,11 +65,12 @@ class Celery:
         self.url = f"{self.server.connection_url}/0"
         self.task = application(self.url).tasks["bench"]
         self.stopping = threading.Event()
-        if measure in ("work", "waiting"):
+        if measure not in ("accept", "fill"):
+            self.body = body_of(measure)
             self.heard = redis.Redis.from_url(self.url).pubsub()
             self.heard.psubscribe("celery-task-meta-*")
             threading.Thread(target=self._listen, daemon=True).start()
-            command = [sys.executable, "-m", "benchmarks.celeries", self.url]
+            command = [sys.executable, "-m", "benchmarks.celeries", self.url, *self.pool]
             environment = {"PYTHONPATH": str(Path(__file__).parent.parent)}
             self.worker = Server(command, self.folder, self.server.port, environment, "worker")
             self.work("ready-0")  # wait until the worker takes tasks
@@ -88,7 +88,7 @@ class Celery:
 
     def work(self, name: str) -> None:
         ended = self.ended[name] = threading.Event()
-        self.task.apply_async((BODY,), task_id=name)
+        self.task.apply_async((self.body,), task_id=name)
         assert ended.wait(WAIT_S), "no result came"
         del self.ended[name]
 
@@ -110,11 +110,17 @@ class Celery:
         self.server.stop()
 
 
-def work(url: str) -> None:
-    """Run the worker with one process per core."""
-    arguments = ["worker", "--loglevel=ERROR", f"--concurrency={os.cpu_count()}"]
+class CeleryThreads(Celery):
+    """The same with a worker that runs tasks in eight threads of one process."""
+
+    pool: ClassVar = ["--pool=threads", f"--concurrency={THREADS}"]
+
+
+def work(url: str, *pool: str) -> None:
+    """Run the worker; by default, with one process per core."""
+    arguments = ["worker", "--loglevel=ERROR", *pool]
     application(url).worker_main([*arguments, "--without-gossip", "--without-mingle"])
 
 
 if __name__ == "__main__":
-    work(sys.argv[1])
+    work(*sys.argv[1:])

@@ -6,15 +6,20 @@ Needs only the standard library: it also runs in environments where Onceward is 
 import asyncio
 import os
 import threading
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 from onceward.clock import boot_ns
 
 # The body of all messages, and the number of order keys.
-BODY = {"text": "x" * 100}
+BODY: dict[str, Any] = {"text": "x" * 100}
 ORDER_KEYS = 10
+# Plain functions run in this number of threads. With the measure `blocked`, each waits.
+THREADS = 8
+BLOCKED_S = 0.005
 # The first part of the time is for warm-up and does not count.
 WARM_PART = 0.2
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 4096
@@ -103,6 +108,18 @@ def measure_threads(call: Callable[[str], object], callers: int, seconds: float)
             raise failed[0]
         figures = summary(took_ns, boot_ns() - start_ns, cpu_seconds() - used_s)
     return figures
+
+
+def body_of(measure: str) -> dict[str, Any]:
+    """The body of messages for a handler."""
+    return {**BODY, "wait_s": BLOCKED_S} if measure == "blocked" else BODY
+
+
+def plain(body: Any) -> str:
+    """The handler of measures with threads: blocks its thread if the body has a time for it."""
+    if "wait_s" in body:
+        time.sleep(body["wait_s"])
+    return str(body["text"][:1])
 
 
 def caller_number(name: str) -> int:

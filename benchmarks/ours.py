@@ -6,7 +6,7 @@ from functools import partial
 from itertools import islice
 from typing import Any
 
-from benchmarks.measure import BODY, ORDER_KEYS, caller_number
+from benchmarks.measure import BODY, ORDER_KEYS, THREADS, body_of, caller_number, plain
 from benchmarks.punctual import Timer, fires
 from onceward.app import App
 from onceward.store.user_records import UserTransaction
@@ -28,7 +28,8 @@ class Onceward:
     )
 
     def __init__(self, url: str, callers: int) -> None:
-        self.app = App(url)
+        self.app = App(url, threads=THREADS)
+        self.body = BODY
         self.callers = callers
         self.fire: Callable[[int], None] = fires.add
         self._busy: set[int] = set()
@@ -37,6 +38,9 @@ class Onceward:
     async def open(self, measure: str) -> None:
         if measure in ("work", "waiting"):
             self._declare("bench", self._handle)
+        elif measure in ("threads", "blocked"):
+            self.body = body_of(measure)
+            self.app.handler("bench", concurrency=max(self.callers, 16))(self._plain)
         elif measure == "ordered":
             self._declare("ordered", self._in_order)
         elif measure == "timers":
@@ -50,6 +54,9 @@ class Onceward:
 
     async def _handle(self, job: Any) -> Any:
         return job.body["text"][:1]
+
+    def _plain(self, job: Any) -> str:
+        return plain(job.body)
 
     async def _in_order(self, job: Any) -> None:
         key, number = job.body
@@ -69,7 +76,7 @@ class Onceward:
 
     async def work(self, name: str) -> None:
         """Returns when a job has succeeded."""
-        receipt = await self.app.send("bench", BODY, key=name)
+        receipt = await self.app.send("bench", self.body, key=name)
         job = await self.app.wait(receipt.id, WAIT_S)
         assert job.state == "succeeded", job.state
 

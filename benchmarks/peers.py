@@ -13,7 +13,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from benchmarks.measure import BODY
+from benchmarks.measure import BODY, THREADS, body_of, plain
 
 CONNECTIONS_MAX = 16
 POLL_S = 0.0005
@@ -30,6 +30,7 @@ class Huey:
         "so a crash loses it; no result is stored"
     )
     results = False
+    threads = 1
 
     def __init__(self, url: str, callers: int) -> None:
         from huey import SqliteHuey
@@ -40,13 +41,9 @@ class Huey:
         )
         self.ended: dict[str, Callable[[], None]] = {}
         self.stopped = threading.Event()
-        self.worker: threading.Thread | None = None
-
-        @self.huey.task()
-        def handle(body: Any) -> str:
-            return body["text"][:1]
-
-        self.handle = handle
+        self.workers: list[threading.Thread] = []
+        self.body = BODY
+        self.handle = self.huey.task(name="handle")(plain)
 
     def open(self, measure: str) -> None:
         from huey.consumer import Worker
@@ -61,9 +58,11 @@ class Huey:
             while not self.stopped.is_set():
                 worker.loop()
 
-        if measure in ("work", "waiting"):
-            self.worker = threading.Thread(target=run)
-            self.worker.start()
+        if measure not in ("accept", "fill"):
+            self.body = body_of(measure)
+            self.workers = [threading.Thread(target=run) for _ in range(self.threads)]
+            for worker in self.workers:
+                worker.start()
 
     def accept(self, key: str) -> None:
         self.huey.enqueue(self.handle.s(BODY))
@@ -83,14 +82,20 @@ class Huey:
         assert ended.wait(WAIT_S)
 
     def _start(self, ended: Callable[[], None]) -> None:
-        task = self.handle.s(BODY)
+        task = self.handle.s(self.body)
         self.ended[task.id] = ended
         self.huey.enqueue(task)
 
     def close(self) -> None:
         self.stopped.set()
-        if self.worker is not None:
-            self.worker.join()
+        for worker in self.workers:
+            worker.join()
+
+
+class HueyThreads(Huey):
+    """The same with eight threads, as `huey_consumer.py -k thread -w 8` has them."""
+
+    threads = THREADS
 
 
 class HueyOnLoop:
@@ -132,6 +137,13 @@ class HueyResults(Huey):
     )
     results = True
     measures = ("work",)  # `accept` is the same
+
+
+class HueyThreadsResults(HueyThreads):
+    """Eight threads, with results."""
+
+    durable = HueyResults.durable
+    results = True
 
 
 class DBOS:

@@ -193,6 +193,16 @@ def embedded(measure: str, callers: int) -> list[Contender]:
     ]
 
 
+def threads() -> list[Contender]:
+    """Plain functions as handlers, in eight threads."""
+    return [
+        ours(),
+        side("huey", "peers:HueyThreads", ahead=HUEY_AHEAD),
+        side("huey, results", "peers:HueyThreadsResults", quick=False),
+        side("Celery, Valkey", "celeries:CeleryThreads", "folder"),
+    ]
+
+
 def temporal() -> Contender:
     return side("Temporal", "temporal:Temporal", "folder", "temporal", quick=False)
 
@@ -351,6 +361,19 @@ def all_entries() -> Iterable[Entry]:
         case = Case(f"{measure}-postgres", f"{measure} on PostgreSQL, 100 callers", what, measure)
         case.unit = "jobs per second"
         yield Entry(case, measure, on_postgres(), 100, measure == "work")
+    for measure, what in (
+        ("threads", "an empty function"),
+        ("blocked", "a function that blocks for 5 ms"),
+    ):
+        case = Case(
+            measure,
+            f"{what} in 8 threads, 32 callers",
+            "A job is accepted, a plain function runs it in a thread, and the caller goes on once "
+            "it is done.",
+            "threads",
+            unit="jobs per second",
+        )
+        yield Entry(case, measure, threads(), 32)
     case = Case(
         "http-accept",
         "accept over HTTP, 64 connections",

@@ -21,7 +21,7 @@ from benchmarks.punctual import measure_punctuality
 
 TIMERS_PER_SECOND = 200
 # The methods of measures, if the name differs.
-METHODS = {"waiting": "work"}
+METHODS = {"waiting": "work", "threads": "work", "blocked": "work"}
 
 
 async def run_tasks(side: Any, measure: str, callers: int, seconds: float, size: int) -> Figures:

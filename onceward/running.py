@@ -105,7 +105,9 @@ class Workers:
 
     def start(self, app: "App", handlers: list[Handler]) -> None:
         quarantine = Quarantine()
-        self._threads = threads = Threads(self._threads_max, "onceward-handler")
+        self._threads = threads = Threads(
+            self._threads_max, "onceward-handler", app.store.clock.elapsed_ns
+        )
         for handler in handlers:
             name = f"{app.name}/{handler.queue}"
             worker = Worker(app.node, app.intake, handler, name, quarantine, threads)

@@ -17,9 +17,15 @@ from contextvars import Context, copy_context
 from dataclasses import dataclass
 from functools import partial
 from queue import SimpleQueue
-from typing import Any
+from types import TracebackType
+from typing import Any, Self
 
+from onceward import limits
+from onceward.clock import boot_ns
 from onceward.errors import BadInput
+
+# The mean duration of runs is that of about this number of runs.
+_MEAN_OF = 10
 
 
 class Interrupted(BaseException):
@@ -123,9 +129,11 @@ def pool_threads() -> frozenset[threading.Thread]:
 class Threads:
     """A pool of at most `most` threads, which start when they are needed first."""
 
-    def __init__(self, most: int, name: str) -> None:
+    def __init__(self, most: int, name: str, elapsed_ns: Callable[[], int] = boot_ns) -> None:
         self.most = most
+        self.elapsed_ns = elapsed_ns
         self._name = name
+        self._mean_s: float | None = None
         self._busy = 0
         self._started = 0
         self._idle: list[PoolThread] = []
@@ -140,8 +148,18 @@ class Threads:
         """The number of threads that no run uses or waits for."""
         return max(self.most - self._busy - len(self._waiting), 0)
 
+    @property
+    def room(self) -> int:
+        """The number of runs that can start now, or soon: while runs are short, some may wait for a
+        thread, so that none is idle."""
+        ahead = 0
+        if self._mean_s is not None:
+            soon = limits.THREAD_AHEAD_S * self.most / max(self._mean_s, 1e-6)
+            ahead = min(int(soon), self.most)
+        return max(self.most + ahead - self._busy - len(self._waiting), 0)
+
     def on_free(self, hook: Callable[[], None]) -> None:
-        """Call `hook` when a thread is free after all were busy."""
+        """Call `hook` when there is room again."""
         self._hooks.append(hook)
 
     async def acquire(self, run: "Run") -> PoolThread:
@@ -149,9 +167,11 @@ class Threads:
         if self._busy < self.most:
             self._busy += 1
             return self._idle.pop() if self._idle else self._start()
-        waiter: asyncio.Future[PoolThread] = asyncio.get_running_loop().create_future()
+        loop = asyncio.get_running_loop()
+        waiter: asyncio.Future[PoolThread] = loop.create_future()
         run.waiter = waiter
         self._waiting.append(waiter)
+        late = loop.call_later(limits.THREAD_WAIT_S, self._late, run)
         try:
             return await waiter
         except asyncio.CancelledError:
@@ -161,28 +181,40 @@ class Threads:
                 self._waiting.remove(waiter)
             raise
         finally:
+            late.cancel()
             run.waiter = None
+
+    def _late(self, run: "Run") -> None:
+        self._mean_s = max(self._mean_s or 0.0, limits.THREAD_WAIT_S)
+        run.on_late()
 
     def _start(self) -> PoolThread:
         self._started += 1
         return PoolThread(f"{self._name}-{self._started}")
 
-    def release(self, thread: PoolThread | None) -> None:
-        """Give a thread to the next run, or a new one if it is None."""
+    def release(self, thread: PoolThread | None, took_s: float | None = None) -> None:
+        """Give a thread to the next run, or a new one if it is None. `took_s` is how long the last
+        run had it."""
+        full = not self.room
+        if took_s is not None:
+            mean_s = took_s if self._mean_s is None else self._mean_s
+            self._mean_s = mean_s + (took_s - mean_s) / _MEAN_OF
+        self._hand_over(thread)
+        if full and self.room:
+            for hook in self._hooks:
+                hook()
+
+    def _hand_over(self, thread: PoolThread | None) -> None:
         while self._waiting:
             waiter = self._waiting.popleft()
             if not waiter.done():
                 waiter.set_result(thread or self._start())
                 return
-        full = not self.free
         self._busy -= 1
         if thread is not None and self._closed:
             thread.end()
         elif thread is not None:
             self._idle.append(thread)
-        if full:
-            for hook in self._hooks:
-                hook()
 
     def close(self) -> None:
         """End idle threads now, and busy ones after their function. Idempotent."""
@@ -198,14 +230,17 @@ def _end(threads: list[PoolThread]) -> None:
 class Run:
     """A run of plain functions in one thread of a pool."""
 
-    def __init__(self, threads: Threads) -> None:
+    def __init__(self, threads: Threads, on_late: Callable[[], None] = lambda: None) -> None:
+        """`on_late` is called when the run has waited too long for a thread."""
         self.interrupted = False
+        self.on_late = on_late
         self.waiter: asyncio.Future[PoolThread] | None = None
         self._threads = threads
         self._thread: PoolThread | None = None
         self._over = False
         self._thread_works = False
         self._calls: list[asyncio.Task[Any]] = []
+        self._begun_ns = 0
 
     # On the event loop.
 
@@ -214,19 +249,30 @@ class Run:
 
         If it is cancelled, the function continues, and its thread is busy until it returns.
         """
+        async with self:
+            return await self.run(fn, *args)
+
+    async def __aenter__(self) -> Self:
+        """Wait for a thread. Raises `Interrupted`."""
         try:
-            thread = await self._threads.acquire(self)
+            self._thread = await self._threads.acquire(self)
         except asyncio.CancelledError:
             if not self.interrupted:
                 raise
             raise Interrupted from None
-        self._thread = thread
-        try:
-            return await self.run(fn, *args)
-        finally:
-            if not self._over:
-                self._over = True
-                self._threads.release(thread)
+        self._begun_ns = self._threads.elapsed_ns()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        tb: TracebackType | None,
+    ) -> None:
+        if not self._over:
+            self._over = True
+            took_s = (self._threads.elapsed_ns() - self._begun_ns) / 1e9
+            self._threads.release(self._thread, took_s)
 
     async def run(self, fn: Callable[..., Any], *args: Any) -> Any:
         """Run a function in the thread, which is idle or waits for a call."""

@@ -175,6 +175,8 @@ def serving(method: str, route: str, trace: Trace | None, *, path: str, scheme: 
 
 def sending(queue: str, count: int | None = None) -> Span:
     """The span of sending a message to a queue, or a number of messages at once."""
+    if "opentelemetry.trace" not in sys.modules:
+        return passing(_given.get())
     tracer = _tracer()
     if tracer is None:
         return passing(current())

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from onceward import limits
 from onceward.errors import BadInput
 from onceward.functions import is_async, name_of
 from onceward.threads import Interrupted, Run, Threads, pool_threads
@@ -30,7 +31,7 @@ class Blocked:
 
 async def test_a_run_waits_for_a_thread_and_takes_over_a_free_one() -> None:
     threads, freed = Threads(1, "test"), []
-    threads.on_free(lambda: freed.append(threads.free))
+    threads.on_free(lambda: freed.append(threads.room))
     blocked = Blocked()
     first = asyncio.create_task(Run(threads).main(blocked, 1))
     await blocked.begun.wait()
@@ -180,3 +181,40 @@ def test_names_and_kinds_of_functions() -> None:
     assert not is_async(str)
     assert name_of(partial(coroutine)).endswith("functions.<locals>.coroutine")
     assert name_of(Threads(1, "test")) == "onceward.threads.Threads"
+
+
+async def test_short_runs_may_wait_for_a_thread_and_long_ones_not() -> None:
+    now_ns = 0
+    threads = Threads(2, "test", lambda: now_ns)
+
+    async def last(seconds: float) -> None:
+        async with Run(threads):
+            nonlocal now_ns
+            now_ns += int(seconds * 1e9)
+
+    assert threads.room == 2  # how long runs last is not known
+    await last(0.005)
+    assert threads.room == 4
+    async with Run(threads), Run(threads):
+        assert (threads.free, threads.room) == (0, 2)
+    await last(60)
+    assert threads.room == 2
+    for _ in range(100):
+        await last(0.005)
+    assert threads.room == 4
+    threads.close()
+
+
+async def test_a_run_that_waits_too_long_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "THREAD_WAIT_S", 0.04)
+    threads, blocked, late = Threads(1, "test"), Blocked(), asyncio.Event()
+    await Run(threads).main(str)
+    assert threads.room == 2
+    first = asyncio.create_task(Run(threads).main(blocked, 1))
+    await blocked.begun.wait()
+    waiting = asyncio.create_task(Run(threads, late.set).main(str, 2))
+    await late.wait()
+    assert threads.room == 0  # no more are to wait
+    blocked.free.set()
+    assert (await first, await waiting) == (1, "2")
+    threads.close()

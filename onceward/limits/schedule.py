@@ -114,6 +114,10 @@ DRAIN_S = 30.0
 # How many plain functions of handlers an application runs at once, each in a thread.
 THREADS_DEFAULT = 32
 THREADS_MAX = 1_000
+# Jobs are leased ahead for a thread that is expected within this time. A job that waits for longer
+# is given back.
+THREAD_AHEAD_S = 0.05
+THREAD_WAIT_S = 1.0
 LOOP_BLOCKED_S = 1.0  # an event loop that is blocked for longer is reported
 STACK_CALLS_MAX = 30  # the calls of a stack in a report
 # How long a cancelled handler may take to end.

@@ -11,7 +11,8 @@ rejects its result if the lease was lost.
 import asyncio
 import inspect
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from types import CoroutineType
 from typing import Any
@@ -196,7 +197,7 @@ class Attempt:
 
     async def _round(self, held: list[Held], conflicts: int) -> bool:
         """Run the handler once and commit the results; returns whether any commit succeeded."""
-        self._run = Run(self._threads) if self.handler.plain else None
+        self._run = Run(self._threads, self.give_up) if self.handler.plain else None
         jobs = [self._job(one) for one in held]
         try:
             return await self._run_jobs(held, jobs, conflicts)
@@ -206,14 +207,7 @@ class Attempt:
                     job.begun.session.discard()
 
     async def _run_jobs(self, held: list[Held], jobs: list[Job], conflicts: int) -> bool:
-        begun_ns = self._store.clock.elapsed_ns()
-        claims = [(one.claim.id, one.claim.attempt, one.claim.trace) for one in held]
-        with tracing.processing(self.handler.queue, claims, batch=bool(self.handler.batch)) as span:
-            results, error, cut_off = await self._handle(held, jobs)
-            if isinstance(error, Exception):
-                span.failed(error)
-        took_s = (self._store.clock.elapsed_ns() - begun_ns) / 1e9
-        self._store.meters.histogram("handler_seconds", queue=self.handler.queue).observe(took_s)
+        results, error, cut_off = await self._handle(held, jobs)
         for one, job in zip(held, jobs, strict=True):
             one.steps = job.steps
         if cut_off:
@@ -312,13 +306,16 @@ class Attempt:
     async def _call(self, held: list[Held], jobs: list[Job]) -> Any:
         fn, run = self.handler.fn, self._run
         if run is None:
-            results = fn(jobs if self.handler.batch else jobs[0])
-            if type(results) is CoroutineType or inspect.isawaitable(results):
-                return await results
-            return results
+            with self._measured(held):
+                results = fn(jobs if self.handler.batch else jobs[0])
+                if type(results) is CoroutineType or inspect.isawaitable(results):
+                    return await results
+                return results
         plain = [SyncJob(job, one.claim, run) for one, job in zip(held, jobs, strict=True)]
         try:
-            results = await run.main(fn, plain if self.handler.batch else plain[0])
+            async with run:
+                with self._measured(held):
+                    results = await run.run(fn, plain if self.handler.batch else plain[0])
         except SystemExit as exit_:
             raise RuntimeError(f"the handler called sys.exit({exit_.code!r})") from exit_
         if inspect.isawaitable(results):
@@ -329,6 +326,19 @@ class Attempt:
                 "handler with `async def`, or annotate its result as `Awaitable`"
             )
         return results
+
+    @contextmanager
+    def _measured(self, held: list[Held]) -> Iterator[None]:
+        """Measure a run of the handler, in a span."""
+        queue, clock = self.handler.queue, self._store.clock
+        claims = [(one.claim.id, one.claim.attempt, one.claim.trace) for one in held]
+        begun_ns = clock.elapsed_ns()
+        try:
+            with tracing.processing(queue, claims, batch=bool(self.handler.batch)):
+                yield
+        finally:
+            took_s = (clock.elapsed_ns() - begun_ns) / 1e9
+            self._store.meters.histogram("handler_seconds", queue=queue).observe(took_s)
 
     async def _end(self, one: Held, job: Job, error: BaseException | None, result: Any) -> bool:
         """Commit the handler's result for a job; False if the handler must run again."""

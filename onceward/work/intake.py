@@ -35,20 +35,17 @@ class Intake:
         with tracing.sending(queue) as span:
             if span.trace is not None:
                 arguments["trace"] = span.trace
-            receipt = await self._accept(queue, body, arguments)
+            body = plain_body(body)
+            options = arguments.get("options", NO_OPTIONS)
+            shared = options is not NO_OPTIONS and options.shared
+            accepting = self._sharing.run(
+                lambda tx: self._inbox.accept(tx, queue, body, **arguments),
+                writes=ACCEPT_WRITES if shared else PLAIN_WRITES,
+                reads=self._reads(queue, body, arguments) if self._shares_reads else (),
+            )
+            receipt = await self._senders.count(queue, arguments.get("caller", ""), accepting)
             span.sent(receipt.id)
         return receipt
-
-    async def _accept(self, queue: str, body: Any, arguments: SendArguments) -> Receipt:
-        body = plain_body(body)
-        options = arguments.get("options", NO_OPTIONS)
-        shared = options is not NO_OPTIONS and options.shared
-        accepting = self._sharing.run(
-            lambda tx: self._inbox.accept(tx, queue, body, **arguments),
-            writes=ACCEPT_WRITES if shared else PLAIN_WRITES,
-            reads=self._reads(queue, body, arguments) if self._shares_reads else (),
-        )
-        return await self._senders.count(queue, arguments.get("caller", ""), accepting)
 
     async def accept_within(
         self, tx: Transaction, queue: str, body: Any, arguments: SendArguments

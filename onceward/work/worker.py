@@ -100,7 +100,7 @@ class Worker:
             return 0
         batch = max(self.handler.batch, 1)
         free = self.handler.concurrency - len(self.running) * batch
-        return min(free, self._threads.free * batch) if self.handler.plain else free
+        return min(free, self._threads.room * batch) if self.handler.plain else free
 
     def _failed(self, error: Exception) -> None:
         """Retry a failed claim after a pause that grows each time."""

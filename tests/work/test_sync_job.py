@@ -596,3 +596,30 @@ def test_a_loop_ends_although_a_function_does_not(monkeypatch: pytest.MonkeyPatc
     asyncio.run(main())
     assert not free.is_set()
     free.set()
+
+
+async def test_a_job_that_waits_too_long_for_a_thread_goes_to_another_worker(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(limits, "THREAD_WAIT_S", 0.01)
+    app = App("memory://", slots=4, threads=1)
+    begun, free = Begun(), threading.Event()
+
+    @app.handler("q")
+    def handle(job: SyncJob) -> Any:
+        if job.body == "long":
+            begun.set()
+            assert free.wait(WAIT_S)
+        return job.body
+
+    async with app:
+        for number in range(5):  # short ones, after which the worker leases ahead
+            await app.wait((await app.send("q", number)).id)
+        first = await app.send("q", "long")
+        await begun.wait()
+        second = await app.send("q", "next")
+        [claim] = await app.claim("q", "other", lease_s=60, wait_s=WAIT_S)
+        assert (claim.id, claim.attempt) == (second.id, 1)
+        await app.complete(claim.id, claim.token, "done elsewhere")
+        free.set()
+        assert (await app.wait(first.id)).result == "long"
