@@ -300,8 +300,8 @@ class App:
         url: str | Source,
         *,
         name: str | None = None,
-        poll_s: float = 0.02,
-        idle_poll_s: float = 0.25,
+        poll_s: float | None = None,
+        idle_poll_s: float | None = None,
         notify: bool = False,
     ) -> None:
         """Accept messages from an outbox: rows that your transactions add with
@@ -312,8 +312,9 @@ class App:
                 a source of their own.
             name: One node at a time reads the outbox with this name. Default: host and path of the
                 URL. Set it if nodes use different URLs of one database.
-            poll_s: The polling interval while rows arrive, and for some seconds after that.
-            idle_poll_s: The polling interval after that.
+            poll_s: The polling interval while rows arrive, and for ten seconds after that. Default:
+                0.02.
+            idle_poll_s: The polling interval after that. Default: 0.25.
             notify: Wake up on NOTIFY, which the migration with `--notify` sends (PostgreSQL).
         """
         self._must_be_stopped("declare outboxes")

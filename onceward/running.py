@@ -21,7 +21,7 @@ from onceward.observe.senders import Senders
 from onceward.parts import attributes
 from onceward.quantities import is_whole
 from onceward.rooms.hub import Hub
-from onceward.sql.server import Drainer, Outbox
+from onceward.sql.server import Drainer, Outbox, own_outbox
 from onceward.tables import Referee
 from onceward.tables.games.part import Game
 from onceward.tables.runtime import TableRuntime
@@ -253,7 +253,10 @@ async def start_processes(
         blocked = partial(app.store.meters.count, "loop_blocked")
         stack.callback(Watchdog(workers.name_of, blocked).stop)
     stack.push_async_callback(workers.stop)
-    for box in declared.outboxes.values():
+    boxes = list(declared.outboxes.values())
+    if app.engine.outbox_url:
+        boxes.append(own_outbox(app.engine.outbox_url))
+    for box in boxes:
         drainer = Drainer(app.store, node.schedule, app.inbox, app.intake, app.name, box)
         stack.push_async_callback(drainer.stop)
         drainer.start()

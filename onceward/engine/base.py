@@ -147,6 +147,8 @@ class Engine(ABC):
     """Whether several transactions are cheaper in one commit. False if the conflict of one cancels
     the others, or if each write is billed.
     """
+    outbox_url: str = ""
+    """The URL of the SQL outbox that the database has; empty without one."""
     shares_reads: bool = False
     """Whether a read is a network round trip, so that batching the reads of several transactions is
     cheaper.

@@ -6,7 +6,10 @@ OUTBOX_COMMIT_BYTES = 1_000_000
 OUTBOX_NAME_BYTES_MAX = 256
 # The node that reads an outbox renews its lease after a third of this time.
 OUTBOX_LEASE_MS = 6_000
-# How long after the last row polling is fast.
+# The polling intervals while rows arrive, and otherwise. Polling is fast for some time after the
+# last row.
+OUTBOX_POLL_S = 0.02
+OUTBOX_IDLE_POLL_S = 0.25
 OUTBOX_BUSY_S = 10.0
 OUTBOX_POLL_S_MAX = 3_600.0
 # The pause after an error doubles.

@@ -18,7 +18,7 @@ from onceward.reasons import reason_of, reason_text
 from onceward.schedule import Schedule
 from onceward.sql.messages import Row, arguments
 from onceward.sql.records import Drain, admit_name, drain_key
-from onceward.sql.sources import Removal, Source, source_of
+from onceward.sql.sources import PostgresSource, Removal, Source, source_of
 from onceward.store import Store
 from onceward.store.transaction import Transaction
 from onceward.work.inbox import ACCEPT_WRITES, Inbox
@@ -27,6 +27,8 @@ from onceward.work.intake import Intake
 logger = logging.getLogger("onceward.sql")
 
 ALARM = "outbox_unavailable"
+OWN = "onceward"
+"""The name of the outbox in Onceward's own database."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,9 +43,15 @@ class Outbox:
 
 
 def sql_outbox_of(
-    url: str | Source, name: str | None, poll_s: float, idle_poll_s: float, notify: bool
+    url: str | Source,
+    name: str | None,
+    poll_s: float | None,
+    idle_poll_s: float | None,
+    notify: bool,
 ) -> Outbox:
     """The declaration of an outbox. Raises `BadInput`."""
+    poll_s = limits.OUTBOX_POLL_S if poll_s is None else poll_s
+    idle_poll_s = limits.OUTBOX_IDLE_POLL_S if idle_poll_s is None else idle_poll_s
     for what, seconds in (("poll_s", poll_s), ("idle_poll_s", idle_poll_s)):
         if not milliseconds(seconds, what, limits.OUTBOX_POLL_S_MAX):
             raise BadInput(f"{what} must be more than 0 seconds")
@@ -53,6 +61,12 @@ def sql_outbox_of(
         source = source_of(source, woken.set if notify else None)
     admit_name(source.name if name is None else name)
     return Outbox(name or source.name, source, woken, poll_s, idle_poll_s)
+
+
+def own_outbox(url: str) -> Outbox:
+    """The outbox that Onceward's own database has, for sessions of the application."""
+    source = PostgresSource(url, schema="onceward")
+    return Outbox(OWN, source, asyncio.Event(), limits.OUTBOX_POLL_S, limits.OUTBOX_IDLE_POLL_S)
 
 
 @dataclass(slots=True)

@@ -174,10 +174,13 @@ class PostgresSource:
     """A PostgreSQL database, used over one connection. Poolers in transaction mode work, without
     notifications."""
 
-    def __init__(self, url: str, woken: Callable[[], None] | None = None) -> None:
+    def __init__(
+        self, url: str, woken: Callable[[], None] | None = None, *, schema: str = ""
+    ) -> None:
+        """`schema` is the default for URLs without one; empty: the search path of the session."""
         parts = urlsplit(url)
         query = dict(parse_qsl(parts.query, keep_blank_values=True))
-        schema = query.pop("schema", "")
+        schema = query.pop("schema", schema)
         if schema and not (schema.isascii() and schema.isidentifier() and schema.islower()):
             raise BadInput(
                 f"invalid schema name {schema[:100]!r}: use lower-case letters, digits and _",

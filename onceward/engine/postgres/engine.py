@@ -60,6 +60,7 @@ class PostgresEngine(Engine):
             answer_s: The response time after which a connection is closed.
         """
         self.target = Target.parse(url)
+        self.outbox_url = url
         self._lanes = lanes
         self._readers = readers
         self._answer_s = answer_s

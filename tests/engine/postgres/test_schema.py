@@ -57,6 +57,8 @@ async def test_migrations_go_on_where_they_stopped(admin: Any, url: str, schema:
     await admin.execute(f"DROP FUNCTION {schema}.server_identity, {schema}.find_incarnation")
     await admin.execute(f"DROP FUNCTION {schema}.accept_lost_commits")
     await admin.execute(f"DROP TABLE {schema}.lane, {schema}.incarnation")
+    await admin.execute(f"DROP TABLE {schema}.onceward_outbox, {schema}.onceward_outbox_failed")
+    await admin.execute(f"DROP FUNCTION {schema}.onceward_outbox_order, {schema}.onceward_enqueue")
     await admin.execute(f"UPDATE {schema}.meta SET value = '1'")
     async with PostgresEngine(url) as engine:
         await engine.commit([Put(A, b"2")], 0)

@@ -266,3 +266,17 @@ async def test_a_shared_commit_takes_effect_once_wherever_it_is_cut(
             assert rows(server, table) == found
             number += 1 if soak else STRIDE
     assert number > 30
+
+
+async def test_sessions_of_the_application_enqueue_without_set_up(
+    app: onceward.App, server: PostgresServer, schema: str, table: str
+) -> None:
+    enqueue = f"SELECT {schema}.onceward_enqueue('q', '1', key => 'k', order_key => 'o')"
+    run(server.url, f"INSERT INTO {table} VALUES ('a')", enqueue)
+    [claim] = await app.claim("q", "w", lease_s=60, wait_s=WAIT_S)
+    assert (claim.body, claim.options.order_key) == (1, "o")
+    run(server.url, f"SET search_path = {schema}", "SELECT onceward_enqueue('no queue')")
+    query = f"SELECT reason FROM {schema}.onceward_outbox_failed"
+    while not (found := run(server.url, query)):  # noqa: ASYNC110 - nobody else could tell
+        await asyncio.sleep(0)
+    assert "a queue name must have" in str(found[0][0])
