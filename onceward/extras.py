@@ -4,6 +4,8 @@ EXTRAS = {
     "aiohttp": "client",
     "asyncpg": "postgres",
     "cryptography": "webhooks",
+    "django": "django",
+    "flask": "flask",
     "httptools": "webhooks",
     "idna": "webhooks",
     "jwt": "server",

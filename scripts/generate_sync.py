@@ -69,6 +69,19 @@ def start(self, *, work: bool = True) -> Self:
 def stop(self) -> None:
     """Finish running jobs, hand over to other nodes, and close the database. Idempotent."""
     self._close(self._target.stop)
+
+def work(self, announce: Callable[[], object] = lambda: None) -> None:
+    """Run handlers in this process until SIGTERM or SIGINT, then drain. A second signal ends
+    the handlers at once. `announce` is called when they run. Raises the error that ended the
+    node.
+
+    Call it in the main thread.
+    """
+    def start(ended: Callable[[], None]) -> None:
+        self.start()
+        self._target.node.on_end(ended)
+
+    run_until_signal(start, self.stop, announce)
 ''' + _ENTERED.format("start", "stop")
 _OPENED = '''
 def open(self) -> Self:
@@ -243,7 +256,7 @@ _NAMES = {
     "partial": "from functools import partial",
     **{
         name: f"from onceward.sync.bridge import {name}"
-        for name in ("Context", "Facade", "Portal", "Root", "Signal", "target")
+        for name in ("Context", "Facade", "Portal", "Root", "Signal", "run_until_signal", "target")
     },
 }
 # Words of docstrings.
@@ -371,8 +384,9 @@ class _Class:
         members.sort(key=lambda one: not one.startswith("def __init__"))
         if self._source.opened:
             members.append(self._source.opened)
-            for word in ("TracebackType", "Self", *(["partial"] if name == "App" else [])):
-                self._import(word)
+            for word in ("TracebackType", "Self", "partial", "run_until_signal"):
+                if word in self._source.opened:
+                    self._import(word)
         self._import(base)
         return "\n".join(
             [

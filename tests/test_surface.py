@@ -32,7 +32,7 @@ DRIVERS = {"apsw", "asyncpg", "uvicorn", "sortedcontainers"}
 
 def shown() -> Iterator[tuple[str, str]]:
     """(place, code) of the applications, the examples, and the Python blocks of pages for users."""
-    for folder in ("apps", "examples"):
+    for folder in ("apps", "examples", "onceward/integrations"):
         for path in sorted((ROOT / folder).rglob("*.py")):
             yield str(path.relative_to(ROOT)), path.read_text(encoding="utf-8")
     for page, path in book.paths().items():
@@ -68,6 +68,8 @@ def _is_ours(name: str) -> bool:
 
 def _is_public(name: str) -> bool:
     module, _, last = name.rpartition(".")
+    if f"{name}.".startswith("onceward.integrations."):
+        return True  # each is public for its framework, and they use one another
     if name in PUBLIC:
         return True
     if module not in (*PUBLIC, "onceward.keys"):

@@ -30,6 +30,7 @@ _IN_ALL = " ".join(
 # functions of a transaction.
 LAYERS = (
     "apps",  # the only row that is not in the package
+    "integrations",  # with frameworks, by the public surface alone (tests/test_surface.py)
     "onceward __main__",  # the front door: the version, and names for users of the package
     "cli",
     "web",

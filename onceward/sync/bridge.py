@@ -9,6 +9,7 @@ import asyncio
 import concurrent.futures.thread
 import inspect
 import logging
+import signal
 import threading
 import weakref
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
@@ -501,3 +502,30 @@ class Root(Facade[A]):
         if not self._bridge.inherited:
             self._bridge.run(close())
         self._bridge.closes_with(None)
+
+
+def run_until_signal(
+    start: Callable[[Callable[[], None]], None],
+    stop: Callable[[], None],
+    announce: Callable[[], object],
+) -> None:
+    """Call `start(ended)`, wait for SIGTERM, SIGINT or a call of `ended`, and then call `stop`,
+    which a second signal interrupts."""
+    stopped = threading.Event()
+
+    def signalled(number: int, frame: object) -> None:
+        if stopped.is_set():
+            raise KeyboardInterrupt
+        stopped.set()
+
+    numbers = (signal.SIGTERM, signal.SIGINT)
+    before = [signal.signal(number, signalled) for number in numbers]
+    try:
+        start(stopped.set)
+        announce()
+        stopped.wait()
+        with suppress(KeyboardInterrupt):
+            stop()
+    finally:
+        for number, handler in zip(numbers, before, strict=True):
+            signal.signal(number, handler)

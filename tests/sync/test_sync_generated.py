@@ -15,7 +15,6 @@ from scripts import generate_sync
 # What has no synchronous form, and why.
 LEFT_OUT = {
     "App": {
-        "work",  # runs an event loop until a signal; `start` and `stop` are for threads
         "meters",
         "alarms",
     },

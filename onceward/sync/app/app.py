@@ -30,7 +30,7 @@ from onceward.sync.app.seats import Seats
 from onceward.sync.app.tables import Tables
 from onceward.sync.app.timers import Timers
 from onceward.sync.app.transaction import Transaction
-from onceward.sync.bridge import Portal, Root, target
+from onceward.sync.bridge import Portal, Root, run_until_signal, target
 from onceward.sync.handlers import declares
 from onceward.tables import Referee
 from onceward.tables.games import Rules
@@ -366,6 +366,20 @@ class App(Root[AsyncApp]):
     def stop(self) -> None:
         """Finish running jobs, hand over to other nodes, and close the database. Idempotent."""
         self._close(self._target.stop)
+
+    def work(self, announce: Callable[[], object] = lambda: None) -> None:
+        """Run handlers in this process until SIGTERM or SIGINT, then drain. A second signal ends
+        the handlers at once. `announce` is called when they run. Raises the error that ended the
+        node.
+
+        Call it in the main thread.
+        """
+
+        def start(ended: Callable[[], None]) -> None:
+            self.start()
+            self._target.node.on_end(ended)
+
+        run_until_signal(start, self.stop, announce)
 
     def __enter__(self) -> Self:
         return self.start()

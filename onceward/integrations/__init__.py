@@ -1,0 +1,1 @@
+"""Integrations with web frameworks: each module needs its framework, and the public API only."""
