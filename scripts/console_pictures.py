@@ -105,8 +105,8 @@ def take(
         page.goto(f"{server.url}/#/{'queues' if path in ('job', 'doubt') else path}")
         if path == "job":
             page.get_by_label("Find a job").fill("order-1042")
-            page.get_by_role("button", name="Search").click()
-            page.get_by_text("The key order-1042").wait_for()
+            page.get_by_role("button", name="Search", exact=True).click()
+            page.get_by_text("Key order-1042").wait_for()
             page.get_by_role("link", name="order-1042").first.click()
             page.locator(".story .effects").wait_for()
         elif path == "doubt":
