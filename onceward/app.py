@@ -227,6 +227,7 @@ class App:
         lease_s: float = 30.0,
         concurrency: int = 16,
         batch: int = 0,
+        examples: Sequence[Any] = (),
         **settings: Unpack[QueueKeywords],
     ) -> Declare:
         """Run a function on the jobs of a queue: `async def fn(job: Job)`. It returns the result of
@@ -244,6 +245,7 @@ class App:
             concurrency: How many jobs this process runs at once.
             batch: Call `async def fn(jobs)` with up to this number of jobs. It returns a list of
                 results, or None. An error fails all of them, an error in a step only its job.
+            examples: Bodies for `onceward simulate`; a tuple is a sequence of one sender.
             settings: Settings of the queue, as for `queue`: `attempts_max=3`, `retry_first_s=0.5`.
         """
         make = handler_of(queue, lease_s, concurrency, batch)
@@ -256,6 +258,7 @@ class App:
             if isinstance(fn, HandlerFunction):  # the handler of several queues
                 fn = fn.__wrapped__
             handler = self._declared.handlers[queue] = make(fn)
+            self._declared.examples[queue] = examples
             return HandlerFunction(self, queue, fn, handler.body, handler.result)
 
         return declare

@@ -3,7 +3,7 @@
 import asyncio
 import gc
 import signal
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -53,6 +53,8 @@ class Declarations:
     """Timers of recurring jobs by their id."""
     referees: dict[str, Referee] = field(default_factory=dict)
     games: dict[str, Game] = field(default_factory=dict)
+    examples: dict[str, Sequence[Any]] = field(default_factory=dict)
+    """Bodies for simulations by the name of the queue."""
     outboxes: dict[str, Outbox] = field(default_factory=dict)
     """Outboxes in databases of the application, by name."""
 

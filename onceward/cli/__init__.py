@@ -30,6 +30,7 @@ _LOCAL = {
     "dev": ("Run an application, and reload it on changes", "dev.fill"),
     "serve": ("Run the server", "serve.fill_serve"),
     "work": ("Run the handlers of an application", "serve.fill_work"),
+    "simulate": ("Prove that an application survives faults", "simulate.fill"),
     "config": ("List the settings of the server", "serve.fill_config"),
     "token": ("Create an API key, or sign a token", "serve.fill_token"),
     "server-key": ("Create or replace the server key", "server_key.fill"),

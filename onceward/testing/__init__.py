@@ -8,6 +8,8 @@
 - `simulate`, `simulate_many`, `Scenario`: whole nodes with faults from one seed, checked by an
   independent model. `Handlers` is the scenario for an application's handlers, `Outcome` the result
   of a run, and `violated` reports a broken guarantee.
+- `onceward.testing.proof`: outcomes of your application under faults equal those without, also as
+  the command `onceward simulate`. It documents the faults, and what is not simulated.
 - `onceward.testing.locks`: uses of locks that record each step, and a checker of such histories.
 - `onceward.testing.disk` and `onceward.testing.power`, for the SQLite engine: a disk on which every
   system call can fail, and power cuts at any of them.

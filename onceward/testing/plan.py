@@ -2,7 +2,7 @@
 
 import random
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
 from typing import Final, Literal, NamedTuple
 
@@ -104,6 +104,8 @@ class Chance(Plan):
         self.rates = dict(rates)
         self.latency_s = latency_s
         self.slow_s = slow_s
+        self.allow: Callable[[Fault], bool] | None = None
+        """May forbid a fault that was drawn."""
         self._random = random
 
     def calm(self) -> None:
@@ -117,7 +119,8 @@ class Chance(Plan):
         for candidate in _MEANT_FOR[kind]:
             draw -= self.rates.get(candidate, 0)
             if draw < 0:
-                fault = candidate
+                if self.allow is None or self.allow(candidate):
+                    fault = candidate
                 break
         request_s, answer_s, late_s = self._travel_s(), self._travel_s(), 0.0
         if fault is Fault.LATE:

@@ -35,11 +35,11 @@ class Network:
     def send(self, to: str, name: str, arrive: Callable[..., None], *args: Any) -> None:
         """Deliver a message later, once, twice or never."""
         weather, draw = self._world.weather, self._random.random
-        if draw() < weather.drop:
+        if draw() < weather.drop and self._world.allows(f"{name} to {to} dropped"):
             self._world.happened("message dropped", f"{name} to {to}")
             return
         copies = 1
-        if draw() < weather.duplicate:
+        if draw() < weather.duplicate and self._world.allows(f"{name} to {to} duplicated"):
             self._world.happened("message duplicated", f"{name} to {to}")
             copies = 2
         for _ in range(copies):

@@ -50,6 +50,8 @@ class Scenario:
     kinds: ClassVar[tuple[str, ...]] = ()
     """Further events that must occur in a set of runs: those that `judge` counts in `history.seen`,
     and ends of nodes named in `node.crash`."""
+    patience_s: ClassVar[float] = 300.0
+    """How long clients may wait for responses after the last fault."""
     calm_s: float = 0.0
     """How long the world continues after all faults and clients have ended, before the checks;
     `setup` may draw it."""

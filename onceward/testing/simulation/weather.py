@@ -119,7 +119,8 @@ class Chaos:
     def _next(self, event: Callable[[], None], gap_s: float) -> None:
         def happen() -> None:
             if not self._over:
-                event()
+                if self._world.allows(event.__name__.replace("_", " ")):
+                    event()
                 self._next(event, gap_s)
 
         self._world.later(self._random.expovariate(1 / gap_s), happen)

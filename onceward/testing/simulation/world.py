@@ -32,8 +32,6 @@ from onceward.testing.waiting import describe
 
 T = TypeVar("T")
 
-CALM_S_MAX: Final = 300.0
-"""How long clients may wait for responses after the last fault."""
 RESTART_S: Final = (0.01, 2.01)
 """The range of times that a crashed server needs to restart."""
 
@@ -50,6 +48,7 @@ class Node:
         self.clock = VirtualClock(world.loop, wall_offset_ms=offset_ms)
         self.ids = Ids(self.clock.now_ms, self.random.randbytes)
         self.plan = world.weather.plan(self.random)
+        self.plan.allow = lambda fault: world.allows(f"{self.name} {fault}")
         self.faults = world.database.faults(
             world.database.connect(),
             self.plan,
@@ -134,7 +133,8 @@ class Node:
             reply(self.name, body)
             # More likely while commits on which the response depends might be lost.
             weight = 0.5 if self._world.database.settled() else 4
-            if self.random.random() < self._world.weather.last_answer * weight:
+            drawn = self.random.random() < self._world.weather.last_answer * weight
+            if drawn and self._world.allows(f"{self.name} crash after an answer"):
                 self.crash("crash after an answer")
         except OncewardError as error:
             if not error.kind.retry:
@@ -193,6 +193,11 @@ class World:
         self.calls: list[Call] = []
         self.notes: list[Note] = []
         self.ended = False
+        self.keep: frozenset[str] | None = None
+        """The names of the faults that may happen; None: all that are drawn."""
+        self.fired: list[tuple[int, str]] = []
+        """The times and names of the faults that were drawn and allowed."""
+        self._drawn: Counter[str] = Counter()
         self.calm_ns = NEVER_NS
         self._context = copy_context()
         self._over: asyncio.Future[None] = self.loop.create_future()
@@ -218,6 +223,16 @@ class World:
         """Count a fault that occurred."""
         self.counts[what] += 1
         self.trace.note(f"{what} {where}")
+
+    def allows(self, fault: str) -> bool:
+        """Whether a fault that was drawn happens. Equal faults are numbered, so that a run can be
+        repeated with some of its faults."""
+        self._drawn[fault] += 1
+        name = f"{fault} #{self._drawn[fault]}"
+        if self.keep is not None and name not in self.keep:
+            return False
+        self.fired.append((self.loop.time_ns(), name))
+        return True
 
     def fail(self, error: BaseException) -> None:
         """End the run with an error."""
@@ -254,7 +269,7 @@ class World:
             server.start()
         self._chaos.begin()
         self.later(self.weather.lasts_s, self._calm)
-        self.later(self.weather.lasts_s + CALM_S_MAX, self._give_up)
+        self.later(self.weather.lasts_s + self.scenario.patience_s, self._give_up)
         clients = [self.loop.create_task(self._live(client)) for client in self._clients()]
         for client in clients:
             # A failed client has ended the run already, and the others may wait forever.
@@ -323,7 +338,7 @@ class World:
         self.fail(
             Violation(
                 "stuck",
-                f"{CALM_S_MAX} s after the last fault, the clients still wait:"
+                f"{self.scenario.patience_s:g} s after the last fault, the clients still wait:"
                 f"{''.join(calls)}{''.join(jobs)}{tasks}",
             )
         )
