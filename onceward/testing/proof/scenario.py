@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Final
 from onceward.api.jobs import ENDED
 from onceward.app import App
 from onceward.errors import OncewardError, Unavailable
-from onceward.running import Declarations, Workers
+from onceward.running import Declarations, Lifetime, Workers
 from onceward.store.transaction import Transaction
 from onceward.store.user_records import by_user
 from onceward.testing.proof.messages import Sender
@@ -110,8 +110,7 @@ class Program(Handlers):
         declared = app._declared
         app.engine, app._make_store = node.engine, lambda engine: node.store
         app.name, app._slots, app._node_lease_ms = node.name, self.slots, _LEASE_MS
-        app._workers = Workers(1.0, 16)
-        app._stack, app._ending, app._loop, app._starting = None, None, None, False
+        app._workers, app._life = Workers(1.0, 16), Lifetime(node.name)
         app.outward = None
         app._declared = Declarations(
             settings={
