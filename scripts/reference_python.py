@@ -42,6 +42,8 @@ PUBLIC = {
     "onceward.web": "The HTTP and WebSocket server, and routes and pages of your application.",
     "onceward.testing": "Test tools: virtual time, the simulator, fault injection.",
     "onceward.sql": "Jobs and effects in transactions of your SQL database.",
+    "onceward.integrations.fastapi": "Onceward in an application of FastAPI.",
+    "onceward.integrations.starlette": "Onceward in an application of Starlette.",
     "onceward.tokens": "Tokens (JWT) for the users of your application.",
     "onceward.keys": "Keys of records.",
 }

@@ -62,6 +62,16 @@ def test_an_embedded_application_needs_no_extra(tmp_path: Path) -> None:
             "ModuleNotFoundError: onceward.client needs aiohttp: pip install 'onceward[client]'",
         ),
         (
+            "import onceward.integrations.fastapi",
+            "ModuleNotFoundError: onceward.integrations.fastapi needs fastapi: "
+            "pip install 'onceward[fastapi]'",
+        ),
+        (
+            "import onceward.integrations.starlette",
+            "ModuleNotFoundError: onceward.integrations.starlette needs starlette: "
+            "pip install 'onceward[fastapi]'",
+        ),
+        (
             "from onceward.web import run_server",
             "ModuleNotFoundError: onceward.web.run_server needs uvicorn: "
             "pip install 'onceward[server]'",
@@ -86,7 +96,7 @@ def test_an_embedded_application_needs_no_extra(tmp_path: Path) -> None:
             "need idna: pip install 'onceward[webhooks]'",
         ),
     ],
-    ids=["client", "server", "cli", "webhooks", "postgres", "names"],
+    ids=["client", "fastapi", "starlette", "server", "cli", "webhooks", "postgres", "names"],
 )
 def test_an_error_names_the_extra_to_install(use: str, error: str, tmp_path: Path) -> None:
     done = run(["-c", HIDE + use], tmp_path)

@@ -15,6 +15,8 @@ from tests.server_process import ROOT
 PUBLIC = (
     "onceward",
     "onceward.client",
+    "onceward.integrations.fastapi",
+    "onceward.integrations.starlette",
     "onceward.sql",
     "onceward.sync",
     "onceward.testing",
