@@ -51,7 +51,7 @@ async def found() -> Charge:
 app.queue("reports", limit=5, retry_first_s=0.5, key_fields=["id"])  # mistake: type of a setting
 
 
-@app.handler("mails", lease_s=60, attempts_max=3)  # mistake: name of a setting
+@app.handler("mails", lease_s=60, attempts_max=3)
 async def send(job: Job[Mail]) -> Sent:
     to: str = job.body.to  # mistake: field of a body
     zero = await job.step("zero", reverse, 0)
@@ -77,7 +77,7 @@ async def news(jobs: list[Job[Mail]]) -> list[Sent] | None:
     return [Sent(job.id, len(job.body.subject)) for job in jobs]
 
 
-@app.outbox("charges", policy="hold")  # mistake: policy of an outbox
+@app.outbox("charges", policy="hold")
 async def pay(job: Job[Charge]) -> None:
     print(job.id, job.body.cents)
 
@@ -98,8 +98,18 @@ async def check_lists(orders: list[Order]) -> list[str]:
     return [order["item"] for order in orders]
 
 
+app.handler("settings", attempts_max=3)(check)  # mistake: name of a setting
+app.outbox("outbox", policy="hold")(check)  # mistake: policy of an outbox
 app.handler("checks")(check)  # mistake: a function of a body
 app.handler("lists", batch=2)(check_many)  # mistake: a function of bodies
+
+
+@app.handler("parents")
+async def parent(job: Job[int]) -> int:
+    await job.gather(send.child(Mail("Ann")))  # mistake: body of a child
+    await job.gather(send.child(Mail("Bob"), order_key="a"))  # mistake: option of a child
+    both = await job.gather(send.child(Mail("Cleo")), send.child(Mail("Dan")))
+    return sum(sent.cents for sent in both)  # mistake: result of a child
 
 
 @app.handler("untyped")

@@ -24,12 +24,12 @@ MARK = "# mistake: "
 Finding = tuple[str, int]
 
 
-def by_mypy() -> set[Finding]:
+def by_mypy(files: list[str] = FILES) -> set[Finding]:
     need("mypy")
     # Its own configuration, as that of a user, and thus its own cache.
     options = ["--strict", "--config-file=", "--python-version=3.11"]
     cache = f"--cache-dir={ROOT / '.mypy_cache' / 'users'}"
-    printed = output([sys.executable, "-m", "mypy", *options, cache, *FILES])
+    printed = output([sys.executable, "-m", "mypy", *options, cache, *files])
     assert re.search(r"^(Found \d+ errors? in|Success:)", printed, re.M), printed
     return {
         (Path(found[1]).name, int(found[2]))
@@ -45,6 +45,8 @@ def by_pyright() -> set[Finding]:
     printed = output([node, str(program), *options, *FILES])
     report = json.loads(printed)
     assert report["summary"]["filesAnalyzed"] == len(FILES), printed
+    # With a wrong decorator, a function has no `enqueue`: that would hide what is wrong with calls.
+    assert "reportFunctionMemberAccess" not in printed
     return {
         (Path(found["file"]).name, found["range"]["start"]["line"] + 1)
         for found in report["generalDiagnostics"]
@@ -73,6 +75,18 @@ def test_each_mistake_is_found_on_its_line_and_nothing_else(
     numbers = {number for file, number in found if file == "mistakes.py"}
     assert [planted[number] for number in sorted(set(planted) - numbers)] == [], "not found"
     assert sorted(numbers - set(planted)) == [], "found elsewhere"
+
+
+def test_each_mistake_is_found_without_the_others(tmp_path: Path) -> None:
+    correct, mistaken = map(lines, FILES)
+    alone = {}
+    for number, line in enumerate(mistaken):
+        if MARK in line:
+            path = tmp_path / f"mistake_{number + 1}.py"
+            path.write_text("\n".join([*correct[:number], line, *correct[number + 1 :], ""]))
+            alone[path.name, number + 1] = line
+    found = by_mypy([str(tmp_path / name) for name, _ in alone])
+    assert [line for finding, line in alone.items() if finding not in found] == []
 
 
 def test_the_programs_differ_in_the_marked_lines() -> None:
