@@ -93,6 +93,7 @@ from onceward.work.declarations import (
     admit_referee,
     game_of,
     handler_of,
+    node_lease_of,
     outbox_of,
     recurring,
 )
@@ -149,6 +150,7 @@ class App:
         node_lease_s: float = limits.NODE_LEASE_MS / 1000,
         drain_s: float = limits.DRAIN_S,
         threads: int = limits.THREADS_DEFAULT,
+        redact: Callable[[str], str] | None = None,
         outward: Outward | None = None,
         server_key: str | Sequence[str] | None = None,
         store: Callable[[Engine], Store] = Store,
@@ -161,6 +163,7 @@ class App:
             slots: Number of slots of a new database.
             drain_s: How long running handlers may take when the application stops.
             threads: How many plain `def` handlers run at once, in threads of this process.
+            redact: Removes secrets from messages and tracebacks of errors before jobs keep them.
             outward: How timers call URLs. Without it, calls wait for a process that has it.
             server_key: Encrypts secrets of endpoints and headers of timers, and signs sessions. Of
                 several keys the first encrypts. Default: ONCEWARD_SERVER_KEY,
@@ -168,16 +171,12 @@ class App:
             store: For tests: creates the store.
         """
         url = engines.default_url() if url == engines.DEFAULT else url
-        admit_app(url, name, slots, outward, store, threads)
+        admit_app(url, name, slots, outward, store, threads, redact)
         self.url = url if isinstance(url, str) else ""
         """The URL as given; empty for an engine."""
         self.name = name
         self._slots = slots
-        self._node_lease_ms = milliseconds(
-            node_lease_s, "the lease of a node", limits.LEASE_MS_MAX / 1000
-        )
-        if self._node_lease_ms < limits.NODE_LEASE_MS_MIN:
-            raise BadInput(f"the lease of a node must be {limits.NODE_LEASE_MS_MIN} ms or more")
+        self._node_lease_ms = node_lease_of(node_lease_s)
         self.outward = outward
         """Can be set before the start."""
         given = [server_key] if isinstance(server_key, str) else server_key
@@ -185,8 +184,9 @@ class App:
         """The keys as given; can be set before the start."""
         parse_keys(self.server_key)
         self._make_store = store
+        self.redact = redact
         self.engine = engines.create(url) if isinstance(url, str) else url
-        self._workers = Workers(milliseconds(drain_s, "the time to drain") / 1000, threads)
+        self._workers = Workers(milliseconds(drain_s, "the time to drain") / 1000, threads, redact)
         self._life = Lifetime(name)
         self._declared = Declarations()
         self.mounted: dict[str, Callable[..., Awaitable[None]]] = {}

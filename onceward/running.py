@@ -31,6 +31,7 @@ from onceward.webhooks.delivery import Delivery
 from onceward.webhooks.timers import WEBHOOKS, Spec, TimerTable
 from onceward.webhooks.timers.server import Timers
 from onceward.work.attempt import Handler
+from onceward.work.failures import Failures
 from onceward.work.inbox import Inbox
 from onceward.work.intake import Intake
 from onceward.work.quarantine import Quarantine
@@ -62,9 +63,12 @@ class Declarations:
 class Workers:
     """The workers of a process, one for each handler."""
 
-    def __init__(self, drain_s: float, threads: int) -> None:
+    def __init__(
+        self, drain_s: float, threads: int, redact: Callable[[str], str] | None = None
+    ) -> None:
         self._drain_s = drain_s
         self._threads_max = threads
+        self._redact = redact
         self._threads: Threads | None = None
         self.all: list[Worker] = []
         self._queues: frozenset[str] = frozenset()
@@ -107,12 +111,13 @@ class Workers:
 
     def start(self, app: "App", handlers: list[Handler]) -> None:
         quarantine = Quarantine()
+        failures = Failures(self._redact, app.store.clock.elapsed_ns)
         self._threads = threads = Threads(
             self._threads_max, "onceward-handler", app.store.clock.elapsed_ns
         )
         for handler in handlers:
             name = f"{app.name}/{handler.queue}"
-            worker = Worker(app.node, app.intake, handler, name, quarantine, threads)
+            worker = Worker(app.node, app.intake, handler, name, quarantine, threads, failures)
             self.all.append(worker)
             worker.start()
 

@@ -38,7 +38,8 @@ LAYERS = (
     "client",
     "= app running",
     f"= node observe maintenance {_IN_ALL}"
-    " work.attempt work.declarations work.depths work.effects work.fairness work.handlers"
+    " work.attempt work.declarations work.depths work.effects work.failures work.fairness"
+    " work.handlers"
     " work.intake work.job work.lease work.outcome work.quarantine work.queues work.results"
     " work.sync_job work.unreadable work.worker"
     " schedule.claim_queue schedule.claiming schedule.claims"
@@ -67,10 +68,10 @@ LAYERS = (
     "tokens",  # for the back ends of users, which need nothing else of the package
     "api",  # operations as data, shared with clients
     "conversion job_options",
-    "alarms callers functions json_values quantities watchdog",
+    "alarms callers functions json_values quantities repeats watchdog",
     "server_key",
     "threads tracing",
-    "clock file_descriptors ids keys meters reasons redaction strict_json",
+    "clock file_descriptors ids job_context keys meters reasons redaction strict_json",
     "forks",
     "errors lazy limits capabilities metric_table",
     "event_loop extras",

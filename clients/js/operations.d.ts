@@ -340,6 +340,8 @@ export interface Job {
   history?: JobAttempt[];
   /** The last settlements of steps in doubt. */
   settled?: JobSettlement[];
+  /** The last retries, settlements and cancellations, by time. */
+  changes?: JobChange[];
   /** Jobs of one queue with the same order key run one after the other, in order. */
   orderKey?: string | null;
   /** Jobs with the same limit key share the limit `limitPerKey` of the queue. */
@@ -362,6 +364,25 @@ export interface JobAttempt {
   worker: string;
   /** The error. */
   reason: string;
+  /** The type of the error; empty if the worker did not send it. */
+  type: string;
+  /** The end of its traceback; only of the last attempts. */
+  traceback: string;
+}
+
+/** A change of a job by an operator, its sender or code of the application. */
+export interface JobChange {
+  atMs: number;
+  /** retried, settled or cancelled. */
+  kind: string;
+  /** The id of the caller; empty: code of the application. */
+  by: string;
+  /** The error before a retry, the reason of a settlement or of a cancellation. */
+  reason: string;
+  /** The settled step. */
+  step: string;
+  /** Of a settled step: done or not done. */
+  outcome: string;
 }
 
 /** A child of a job. */
@@ -1431,6 +1452,10 @@ export interface JobsFailOptions extends CallOptions {
   notBeforeS?: number;
   /** Whether the job fails without further attempts. */
   final?: boolean;
+  /** The type of the error, such as `ValueError`. */
+  type?: string;
+  /** The traceback of the error; its end is stored. */
+  traceback?: string;
 }
 
 /** Options of `jobs.get`. */

@@ -99,6 +99,10 @@ class FailJob(Body):
     """The shortest pause before the next attempt."""
     final: bool = False
     """Whether the job fails without further attempts."""
+    type: Annotated[str, Meta(max_length=limits.ERROR_TYPE_CHARS_MAX)] = ""
+    """The type of the error, such as `ValueError`."""
+    traceback: str = ""
+    """The traceback of the error; its end is stored."""
 
 
 class ExtendJob(Body):
@@ -198,6 +202,26 @@ class JobAttempt(msgspec.Struct):
     worker: str
     reason: str
     """The error."""
+    type: str = ""
+    """The type of the error; empty if the worker did not send it."""
+    traceback: str = ""
+    """The end of its traceback; only of the last attempts."""
+
+
+class JobChange(msgspec.Struct):
+    """A change of a job by an operator, its sender or code of the application."""
+
+    at_ms: int
+    kind: str
+    """retried, settled or cancelled."""
+    by: str
+    """The id of the caller; empty: code of the application."""
+    reason: str = ""
+    """The error before a retry, the reason of a settlement or of a cancellation."""
+    step: str = ""
+    """The settled step."""
+    outcome: str = ""
+    """Of a settled step: done or not done."""
 
 
 class JobSettlement(msgspec.Struct):
@@ -236,6 +260,8 @@ class Job(JobOptionsView, frozen=True):
     """The last attempts that failed."""
     settled: list[JobSettlement] = msgspec.field(default_factory=list)
     """The last settlements of steps in doubt."""
+    changes: list[JobChange] = msgspec.field(default_factory=list)
+    """The last retries, settlements and cancellations, by time."""
 
     @property
     def ended(self) -> bool:

@@ -7,7 +7,7 @@ from typing import Any, get_args
 import msgspec
 
 from onceward.api.endpoints import CreatedEndpoint, Endpoint
-from onceward.api.jobs import Job, JobHistory, JobOutcome, JobSettlement, JobSummary, State
+from onceward.api.jobs import Job, JobAttempt, JobChange, JobHistory, JobOutcome, JobSummary, State
 from onceward.api.keys import CreatedKey
 from onceward.api.locks import Lock
 from onceward.api.messages import MessageVerdict, Receipt
@@ -258,27 +258,32 @@ _SETTLE = (
 
 
 def _job_facts(job: Job) -> Iterable[tuple[str, str]]:
-    long = ("body", "result", "history", "settled")
+    long = ("body", "result", "history", "settled", "changes")
     yield from facts(job, "attempt", "attempts_max", "priority", *long)
     yield "attempts", _attempts(job)
     yield "body", _json(job.body)
     yield "result", _json(job.result) if job.state == "succeeded" else ""
-    for past in job.history:
-        text = f"{shown_time(past.ended_ms)} {past.worker}: {past.reason}"
-        yield f"attempt {past.attempt}", text
-    for one in job.settled:
-        yield f"settled {one.step}", _settlement(one)
+    past = [(one.ended_ms, f"attempt {one.attempt}", _attempt(one)) for one in job.history]
+    past += [(change.at_ms, change.kind, _change(change)) for change in job.changes]
+    for _, name, text in sorted(past, key=lambda one: one[0]):
+        yield name, text
+    if job.history and job.history[-1].traceback:
+        yield "traceback", job.history[-1].traceback
 
 
 def _attempts(job: Job | JobSummary) -> str:
     return f"{job.attempt} of {job.attempts_max or 'any number'}"
 
 
-def _settlement(settled: JobSettlement) -> str:
-    verdict = "done" if settled.done else "not done"
-    by = f" by {settled.by}" if settled.by else ""
-    reason = f": {settled.reason}" if settled.reason else ""
-    return f"{shown_time(settled.settled_ms)} as {verdict}{by}{reason}"
+def _attempt(attempt: JobAttempt) -> str:
+    return f"{shown_time(attempt.ended_ms)} {attempt.worker}: {attempt.reason}"
+
+
+def _change(change: JobChange) -> str:
+    step = f" {change.step}: {change.outcome}," if change.step else ""
+    after = " after" if change.kind == "retried" else ""
+    reason = f"{after}: {change.reason}" if change.reason else ""
+    return f"{shown_time(change.at_ms)}{step} by {change.by or 'the application'}{reason}"
 
 
 def _show_history(history: JobHistory) -> None:

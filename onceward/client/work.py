@@ -11,7 +11,8 @@ from onceward.client.transport import AWAY_S_MAX, WORKER_PATIENCE_S, patient
 from onceward.errors import BadInput, Fail, NoSuchJob, OncewardError, Retry, StaleToken, Unavailable
 from onceward.functions import admit_async
 from onceward.quantities import milliseconds
-from onceward.reasons import reason_of, reason_text
+from onceward.reasons import reason_of, reason_text, traceback_of, traceback_text
+from onceward.redaction import redact
 
 if TYPE_CHECKING:
     from onceward.client.client import Client
@@ -196,6 +197,8 @@ class Worker:
             retry_after_s=after_s,
             not_before_s=least_s,
             final=isinstance(error, Fail),
+            type=type(error).__name__[: limits.ERROR_TYPE_CHARS_MAX],
+            traceback=traceback_text(redact(traceback_of(error))),
         )
         logger.warning(
             "job %s failed in attempt %d and is %s: %s",

@@ -36,6 +36,11 @@ DELAY_S_MAX = 100 * 366 * 24 * 3_600  # a hundred years
 RETENTION_MS_MAX = 100 * 366 * 24 * 3_600_000
 HISTORY_MAX = 20  # the last attempts in a job's record
 HISTORY_BYTES_MAX = 12_000
+ERROR_TYPE_CHARS_MAX = 100
+TRACEBACK_BYTES_MAX = 4_000
+TRACEBACKS_BYTES_MAX = 8_000  # in a job's record: those of its last attempts
+CHANGES_MAX = 10  # the last retries and cancellations in a job's record
+CHANGES_BYTES_MAX = 3_000
 SETTLEMENTS_MAX = 5  # the last settlements in a job's record
 SETTLEMENTS_BYTES_MAX = 5_000
 SETTLEMENT_REASON_CHARS_MAX = 500
@@ -118,6 +123,7 @@ THREADS_MAX = 1_000
 # is given back.
 THREAD_AHEAD_S = 0.05
 THREAD_WAIT_S = 1.0
+REPEATS_KEPT_MAX = 1_000  # kinds of log lines that are suppressed if they repeat
 LOOP_BLOCKED_S = 1.0  # an event loop that is blocked for longer is reported
 STACK_CALLS_MAX = 30  # the calls of a stack in a report
 # How long a cancelled handler may take to end.

@@ -2,7 +2,7 @@
 
 import re
 from functools import lru_cache
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 from zlib import crc32
 
 import msgspec
@@ -37,6 +37,31 @@ class Attempt(msgspec.Struct, frozen=True, array_like=True):
     ended_ms: int
     worker: str
     reason: str
+    type: str = ""
+    """The type of the error; empty if it is unknown."""
+    traceback: str = ""
+    """The traceback, if the attempt is one of the last ones."""
+
+
+class ErrorDetails(NamedTuple):
+    """The error of an attempt, besides its message."""
+
+    type: str = ""
+    traceback: str = ""
+
+
+NO_DETAILS = ErrorDetails()
+
+
+class Change(msgspec.Struct, frozen=True, array_like=True):
+    """A retry or a cancellation."""
+
+    changed_ms: int
+    kind: str
+    """retried or cancelled."""
+    by: str = ""
+    """The id of the caller; empty for code of the application."""
+    reason: str = ""
 
 
 class Settlement(msgspec.Struct, frozen=True, array_like=True):
@@ -131,6 +156,8 @@ class Job(msgspec.Struct, OptionAttributes, omit_defaults=True):
     """The last failed attempts."""
     settled: list[Settlement] = []
     """The last settlements of its steps."""
+    changes: list[Change] = []
+    """The last retries and cancellations."""
     retry_key: str = ""
     """The idempotency key of the last retry."""
     stepped: bool = False
@@ -419,8 +446,23 @@ def admit_reason(reason: Any) -> None:
 
 
 def latest(history: list[Attempt]) -> list[Attempt]:
-    """The last attempts of a history that fit into a record beside the largest body."""
-    return _latest(history, limits.HISTORY_MAX, limits.HISTORY_BYTES_MAX)
+    """The last attempts of a history that fit into a record beside the largest body, and the
+    tracebacks of the last ones among them."""
+    shown = [msgspec.structs.replace(one, traceback="") for one in history]
+    kept = _latest(shown, limits.HISTORY_MAX, limits.HISTORY_BYTES_MAX)
+    left_bytes = limits.TRACEBACKS_BYTES_MAX
+    for back in range(1, len(kept) + 1):
+        left_bytes -= len(encode(history[-back].traceback, ("job", "history")))
+        if left_bytes < 0:
+            break
+        kept[-back] = history[-back]
+    return kept
+
+
+def changed(job: Job, now_ms: int, kind: str, by: str) -> list[Change]:
+    """The changes of a job with one more, as many as fit into a record."""
+    change = Change(now_ms, kind, by, job.reason[: limits.SETTLEMENT_REASON_CHARS_MAX])
+    return _latest([*job.changes, change], limits.CHANGES_MAX, limits.CHANGES_BYTES_MAX)
 
 
 def latest_settled(settled: list[Settlement]) -> list[Settlement]:

@@ -20,12 +20,14 @@ from onceward.schedule.quota import give_permit_back, take_permit
 from onceward.schedule.records import (
     JOB_DUE,
     LEASE_DUE,
+    NO_DETAILS,
     WAITING,
     Accepted,
     Attempt,
     Claim,
     Dedupe,
     Effect,
+    ErrorDetails,
     HandedOver,
     Intent,
     Job,
@@ -39,6 +41,7 @@ from onceward.schedule.records import (
     admit_reason,
     admit_time,
     admit_worker,
+    changed,
     due_ms_of,
     due_partition,
     events_key,
@@ -302,6 +305,7 @@ class Schedule:
         retry_ms: RetryAt = AFTER_PAUSE,
         *,
         not_before_ms: int = 0,
+        details: ErrorDetails = NO_DETAILS,
     ) -> str:
         """End an attempt with a failure; returns the job's new state.
 
@@ -317,7 +321,8 @@ class Schedule:
         job = await self.held(tx, id_, token)
         job.cut_off, job.ended_by = False, token
         await self._unlease(tx, id_, job)
-        await self._attempt_over(tx, id_, job, reason, retry_ms, not_before_ms)
+        self._note(tx, job, reason, details)
+        await self._attempt_over(tx, id_, job, retry_ms, not_before_ms)
         return job.state
 
     async def release(
@@ -344,17 +349,22 @@ class Schedule:
         await self._place(tx, id_, job)
         tx.put(job_key(id_), job)
 
-    async def hold(self, tx: Transaction, id_: str, token: str, reason: str) -> None:
+    async def hold(
+        self, tx: Transaction, id_: str, token: str, reason: str, details: ErrorDetails = NO_DETAILS
+    ) -> None:
         """End an attempt whose outcome is unknown: the job stays in doubt until an operator settles
         it. Raises `StaleToken`, `NoSuchJob`."""
         job = await self.held(tx, id_, token)
         await self._unlease(tx, id_, job)
-        self._note(tx, job, reason)
+        self._note(tx, job, reason, details)
         await self._end(tx, id_, job, "in_doubt")
 
-    async def cancel(self, tx: Transaction, id_: str, reason: str = "cancelled") -> None:
+    async def cancel(
+        self, tx: Transaction, id_: str, reason: str = "cancelled", *, by: str = ""
+    ) -> None:
         """Cancel a job that has not succeeded, including failed ones. The worker of a running job
-        can then not complete it. Idempotent. Raises `NoSuchJob`, `AlreadyEnded`."""
+        can then not complete it. `by` is the caller. Idempotent. Raises `NoSuchJob`,
+        `AlreadyEnded`."""
         admit_reason(reason)
         job = await self.get(tx, id_)
         if job.stage == "cancelled":
@@ -364,6 +374,7 @@ class Schedule:
         was_in_line = job.stage == "blocked"
         await self._withdraw(tx, id_, job)
         job.reason = reason_text(reason)
+        job.changes = changed(job, tx.now_ms, "cancelled", by)
         await self._end(tx, id_, job, "cancelled", promote=not was_in_line)
 
     async def move(self, tx: Transaction, id_: str, due_ms: int) -> None:
@@ -383,9 +394,10 @@ class Schedule:
             await self._place(tx, id_, job)
         tx.put(job_key(id_), job)
 
-    async def retry(self, tx: Transaction, id_: str, key: str = "") -> None:
+    async def retry(self, tx: Transaction, id_: str, key: str = "", *, by: str | None = "") -> None:
         """Retry a failed job from its first attempt, behind all other jobs of its order key. The
-        same key twice in a row retries it once. Raises `NoSuchJob`, `NotFailed`."""
+        same key twice in a row retries it once. `by` is the caller; None if it is recorded
+        otherwise. Raises `NoSuchJob`, `NotFailed`."""
         job = await self.get(tx, id_)
         if key and job.retry_key == key:
             return
@@ -402,6 +414,8 @@ class Schedule:
         job.uncounted += job.attempt
         job.attempt, job.due_ms, job.ended_ms, job.cut_off = 0, 0, 0, False
         job.retry_key = key
+        if by is not None:
+            job.changes = changed(job, tx.now_ms, "retried", by)
         order_key = job.options.order_key
         if order_key is None or await become_head(tx, id_, job, order_key):
             await self._place(tx, id_, job)
@@ -443,7 +457,8 @@ class Schedule:
         await self._unlease(tx, id_, job)
         job.cut_off = True
         # Without a backoff: the lease has already passed, or the worker is known to be gone.
-        await self._attempt_over(tx, id_, job, reason, tx.now_ms)
+        self._note(tx, job, reason)
+        await self._attempt_over(tx, id_, job, tx.now_ms)
 
     def read_to_expire(self, entry: Key) -> list[Key]:
         id_ = entry[1].split("#")[1]
@@ -472,11 +487,9 @@ class Schedule:
         tx: Transaction,
         id_: str,
         job: Job,
-        reason: str,
         retry_ms: RetryAt,
         not_before_ms: int = 0,
     ) -> None:
-        self._note(tx, job, reason)
         if retry_ms is None:
             await self._end(tx, id_, job, "failed")
             return
@@ -528,9 +541,11 @@ class Schedule:
                 await self._place(tx, next_id, next_job)
                 tx.put(job_key(next_id), next_job)
 
-    def _note(self, tx: Transaction, job: Job, reason: str) -> None:
+    def _note(
+        self, tx: Transaction, job: Job, reason: str, details: ErrorDetails = NO_DETAILS
+    ) -> None:
         job.reason = reason_text(reason)
-        over = Attempt(job.attempt, tx.now_ms, job.worker, job.reason)
+        over = Attempt(job.attempt, tx.now_ms, job.worker, job.reason, *details)
         job.history = latest([*job.history, over])
 
     async def _end(

@@ -5,8 +5,7 @@ import logging
 from datetime import UTC, datetime
 from typing import Any
 
-from onceward import limits
-from onceward.clock import boot_ns
+from onceward.job_context import JobContext, add_job
 from onceward.redaction import redact
 
 
@@ -20,6 +19,9 @@ class JsonFormatter(logging.Formatter):
             "logger": record.name,
             "message": redact(record.getMessage()),
         }
+        for name in JobContext._fields:
+            if (value := getattr(record, name, None)) is not None:
+                line[name] = value
         if record.stack_info:
             line["stack"] = redact(record.stack_info)
         if record.exc_info:
@@ -45,28 +47,10 @@ class TextFormatter(logging.Formatter):
         return redact(stack_info)
 
 
-class Repeats:
-    """Suppresses repeated log lines: logs the first, then one with a count every minute."""
-
-    def __init__(self) -> None:
-        self._known: dict[str, tuple[int, int]] = {}
-        """The time of the last line and the number of suppressed ones since, by code."""
-
-    def count(self, code: str) -> int | None:
-        """The number of suppressed lines of this code before; None if this one is suppressed. Codes
-        are constants, so there are few."""
-        now_ns = boot_ns()
-        told_ns, left_out = self._known.get(code, (None, 0))
-        if told_ns is not None and now_ns - told_ns < limits.RATED_TOLD_S * 1e9:
-            self._known[code] = told_ns, left_out + 1
-            return None
-        self._known[code] = now_ns, 0
-        return left_out
-
-
 def set_up(form: str, level: str) -> None:
     """Log to standard error in a format, from a level."""
     handler = logging.StreamHandler()
+    handler.addFilter(add_job)
     if form == "json":
         handler.setFormatter(JsonFormatter())
     else:

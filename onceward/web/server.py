@@ -16,6 +16,7 @@ from onceward.file_descriptors import NONE_LEFT, is_reserved
 from onceward.meters import Counter, Histogram
 from onceward.observe.counts import Counts
 from onceward.observe.samples import Samples
+from onceward.repeats import Repeats
 from onceward.web import asgi
 from onceward.web.api import ROUTES
 from onceward.web.auth import DEVELOPER, Access, Auth
@@ -34,7 +35,6 @@ from onceward.web.http import (
     problem,
 )
 from onceward.web.keyring import Keyring
-from onceward.web.logs import Repeats
 from onceward.web.mounts import Mount, Mounts
 from onceward.web.node_links import dial
 from onceward.web.openapi import document

@@ -34,8 +34,9 @@ from onceward.errors import (
     StaleToken,
 )
 from onceward.functions import name_of
+from onceward.job_context import RUNNING, JobContext
 from onceward.keys import shown_key
-from onceward.reasons import leaves, reason_of
+from onceward.reasons import leaves
 from onceward.schedule import (
     COMPLETE_ORDERED_WRITES,
     COMPLETE_WRITES,
@@ -51,6 +52,7 @@ from onceward.store.transaction import Transaction
 from onceward.threads import Interrupted, Run, Threads
 from onceward.work.asleep import Asleep
 from onceward.work.effects import effects_of
+from onceward.work.failures import Failure, Failures
 from onceward.work.intake import Intake
 from onceward.work.job import Job, later_ms
 from onceward.work.lease import Lease
@@ -109,6 +111,7 @@ class Attempt:
         handler: Handler,
         claims: list[Claim],
         threads: Threads,
+        failures: Failures,
     ) -> None:
         self.handler = handler
         self._store = store
@@ -117,6 +120,7 @@ class Attempt:
         self._sharing = sharing
         self._task: asyncio.Task[None] | None = None
         self._threads = threads
+        self._failures = failures
         self._run: Run | None = None
         """The run of a plain function."""
         self._handling = False
@@ -147,6 +151,8 @@ class Attempt:
     async def run(self) -> None:
         """Run the handler until each job has ended or was released."""
         self._task = asyncio.current_task()
+        first = self._held[0].claim
+        RUNNING.set(JobContext(first.id, first.queue, first.attempt))
         conflicts = 0
         try:
             await self._fail_invalid_bodies()
@@ -417,8 +423,9 @@ class Attempt:
 
     async def _fail(self, one: Held, error: BaseException) -> None:
         error = principal(error)
+        failure = self._failures.describe(error)
         try:
-            state = await self._store.run(self._failure(one.claim, error))
+            state = await self._store.run(self._failure(one.claim, error, failure))
         except (StaleToken, NoSuchJob) as stale:
             self._over(one, stale)
             return
@@ -436,31 +443,25 @@ class Attempt:
         self._store.meters.count("ended", queue=one.claim.queue, state=state)
         if state == "scheduled":
             return
-        logger.log(
-            logging.ERROR if state in ("failed", "in_doubt") else logging.WARNING,
-            "job %s failed in attempt %d and is %s: %s",
-            *_name(one),
-            state,
-            reason_of(error),
-            exc_info=None if isinstance(error, OncewardError) else error,
-        )
+        self._failures.log(one.claim, state, failure, error)
 
     def _failure(
-        self, claim: Claim, error: BaseException
+        self, claim: Claim, error: BaseException, failure: Failure
     ) -> Callable[[Transaction], Awaitable[str]]:
-        id_, token, reason = claim.id, claim.token, reason_of(error)
+        id_, token, reason = claim.id, claim.token, failure.reason
+        schedule, details = self._schedule, failure.details
 
         async def fail(tx: Transaction) -> str:
             if isinstance(error, Asleep):
                 await error.release(tx, self._schedule, id_, token)
                 return "scheduled"
             if isinstance(error, InDoubt):
-                await self._schedule.hold(tx, id_, token, reason)
+                await schedule.hold(tx, id_, token, reason, details=details)
                 return "in_doubt"
             if isinstance(error, Fail):
-                return await self._schedule.fail(tx, id_, token, reason, None)
+                return await schedule.fail(tx, id_, token, reason, None, details=details)
             when = self._when(error) if isinstance(error, Retry | NotDone) else {}
-            return await self._schedule.fail(tx, id_, token, reason, **when)
+            return await schedule.fail(tx, id_, token, reason, **when, details=details)
 
         return fail
 

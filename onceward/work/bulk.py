@@ -107,6 +107,7 @@ async def redrive(
     start: str = "",
     before_ms: int = limits.KEY_NUMBER_MAX,
     chosen: Callable[[Job], bool] = lambda job: True,
+    by: str = "",
 ) -> Page:
     """Retry failed jobs of a queue that failed before `before_ms`, up to the size of a commit."""
     admit_queue(queue)
@@ -121,13 +122,15 @@ async def redrive(
         # Another transaction may have moved it since the scan.
         movable = job is not None and job.place == row.key[1] and not job.quarantined
         if job is not None and movable and chosen(job):
-            await schedule.retry(tx, id_)
+            await schedule.retry(tx, id_, by=by)
             redriven += 1
             held += job.stage == "in_doubt"
     return Page(redriven, keys.after(rows[-1].key[1]) if len(rows) == _PAGE else None, held)
 
 
-async def purge(tx: Transaction, schedule: Schedule, queue: str, *, start: str = "") -> Page:
+async def purge(
+    tx: Transaction, schedule: Schedule, queue: str, *, start: str = "", by: str = ""
+) -> Page:
     """Cancel waiting jobs of a queue, up to the size of a commit. Running jobs continue. Scans the
     jobs of all queues, slot by slot."""
     admit_queue(queue)
@@ -140,7 +143,7 @@ async def purge(tx: Transaction, schedule: Schedule, queue: str, *, start: str =
         if tx.size > limits.COMMIT_WRITES_MAX - _END_WRITES:
             return Page(purged, f"{slot}/{row.key[1]}")
         if row.key[1].endswith("#job") and row.value.get("queue") == queue and _waits(row.value):
-            await schedule.cancel(tx, row.key[1].removesuffix("#job"), "purged")
+            await schedule.cancel(tx, row.key[1].removesuffix("#job"), "purged", by=by)
             purged += 1
     if len(rows) == _PAGE:
         return Page(purged, f"{slot}/{keys.after(rows[-1].key[1])}")

@@ -31,7 +31,9 @@ from onceward.work.job import Job
 from onceward.work.sync_job import SyncJob
 
 
-def admit_app(url: Any, name: Any, slots: Any, outward: Any, store: Any, threads: Any) -> None:
+def admit_app(
+    url: Any, name: Any, slots: Any, outward: Any, store: Any, threads: Any, redact: Any
+) -> None:
     """Raise `BadInput` for invalid arguments of an application."""
     if not isinstance(url, str | Engine):
         raise BadInput(
@@ -50,11 +52,21 @@ def admit_app(url: Any, name: Any, slots: Any, outward: Any, store: Any, threads
         raise BadInput(
             f"the number of threads must be 1 to {limits.THREADS_MAX}, not {str(threads)[:100]}"
         )
+    if redact is not None:
+        admit_function(redact, "`redact`")
     if not callable(store):
         raise BadInput(
             "`store` must be a function that returns a store for an engine, not "
             f"{type(store).__name__}"
         )
+
+
+def node_lease_of(node_lease_s: float) -> int:
+    """The lease of a node in ms. Raises `BadInput`."""
+    lease_ms = milliseconds(node_lease_s, "the lease of a node", limits.LEASE_MS_MAX / 1000)
+    if lease_ms < limits.NODE_LEASE_MS_MIN:
+        raise BadInput(f"the lease of a node must be {limits.NODE_LEASE_MS_MIN} ms or more")
+    return lease_ms
 
 
 def handler_of(

@@ -163,7 +163,7 @@ async def settle(
     else:
         del steps[name]
     tx.put(steps_key(id_), steps)
-    await schedule.retry(tx, id_)
+    await schedule.retry(tx, id_, by=None)
     job = await schedule.get(tx, id_)
     job.settled = latest_settled(
         [*job.settled, Settlement(tx.now_ms, name, done, by, reason_text(reason), key)]

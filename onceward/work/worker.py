@@ -17,6 +17,7 @@ from onceward.schedule import Claim
 from onceward.schedule.local_workers import Capacity
 from onceward.threads import Threads
 from onceward.work.attempt import Attempt, Handler
+from onceward.work.failures import Failures
 from onceward.work.intake import Intake
 from onceward.work.quarantine import Quarantine
 
@@ -34,6 +35,7 @@ class Worker:
         name: str,
         quarantine: Quarantine,
         threads: Threads,
+        failures: Failures,
     ) -> None:
         self.name = name
         self.handler = handler
@@ -42,6 +44,7 @@ class Worker:
         self._intake = intake
         self._quarantine = quarantine
         self._threads = threads
+        self._failures = failures
         self._hurry = asyncio.Event()
         # Senders start the tasks of jobs: their context variables are not for handlers.
         self._context = copy_context()
@@ -144,6 +147,7 @@ class Worker:
             self.handler,
             claims,
             self._threads,
+            self._failures,
         )
         run = self._run_alone(attempt, claims[0]) if alone else attempt.run()
         task = asyncio.create_task(

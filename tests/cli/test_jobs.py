@@ -168,6 +168,29 @@ def test_a_job_is_shown_with_its_attempts(command: Command, queue: str) -> None:
     assert f"id {id_}" in " ".join(command.said("jobs", "history", id_).split())
 
 
+def test_a_job_shows_its_traceback_and_who_retried_it(
+    command: Command, queue: str, server: ServerProcess
+) -> None:
+    command.said("send", queue, "1", "--key", "k")
+    [claimed] = command.json("jobs", "claim", queue, "--wait-s", "5")["jobs"]
+    id_ = claimed["id"]
+    traceback = 'Traceback:\n  File "shop.py", line 7\nValueError: no'
+    said = {"token": claimed["token"], "reason": "ValueError: no", "final": True}
+    request(
+        server,
+        "POST",
+        f"/v1/jobs/{id_}/fail",
+        said | {"type": "ValueError", "traceback": traceback},
+    )
+    command.said("jobs", "retry", id_)
+    lines = [line.strip() for line in command.said("jobs", "get", id_).splitlines()]
+    [retried] = [line.split("\t")[1] for line in lines if line.startswith("retried")]
+    assert retried.endswith("by key:operator after: ValueError: no")
+    at = lines.index("traceback\tTraceback:")
+    assert lines[at + 1 : at + 3] == ['File "shop.py", line 7', "ValueError: no"]
+    assert "shop.py" in command.said("jobs", "history", id_)
+
+
 def test_a_job_is_cancelled(command: Command, queue: str) -> None:
     id_ = command.json("send", queue, "1", "--key", "k")["id"]
     assert command.said("jobs", "cancel", id_) == f"{id_} is cancelled\n"

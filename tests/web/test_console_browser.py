@@ -75,11 +75,12 @@ class Console:
             page.wait_for_timeout(50)
         raise AssertionError(f"{path} is still {answer}")
 
-    def post(self, path: str, body: Any) -> None:
+    def post(self, path: str, body: Any) -> Any:
         kind = {"Content-Type": "application/json"}
         asked = Request(f"{self.server.url}/v1/{path}", json.dumps(body).encode(), kind)
         with urlopen(asked) as answer:
             assert answer.status in (200, 202)
+            return json.load(answer)
 
 
 async def fill(server: ServerProcess) -> None:
@@ -208,6 +209,28 @@ def test_who_retries_and_dies_is_told_of_and_dead_letters_are_redriven(console: 
         )
         assert {job["attempt"] for job in failed["jobs"]} == {1}
         page.locator(".card .reason").get_by_text("all sofas are sold").nth(3).wait_for()
+
+
+def test_a_failure_shows_its_traceback_and_a_retry_its_caller(console: Console) -> None:
+    trace = f'Traceback:\n  File "mail.py", line 7, in send\nValueError: {MARKUP}'
+    about = {"type": "ValueError", "traceback": trace}
+    console.post("inbox/console-failures", {"key": "broken", "body": 1})
+    [job] = console.post("queues/console-failures/claim", {"wait_ms": 5_000})["jobs"]
+    path = f"jobs/{job['id']}"
+    said = {"token": job["token"], "reason": "ValueError", "final": True, **about}
+    console.post(f"{path}/fail", said)
+    with console.visit() as page:
+        console.open(page, path, "broken")
+        page.locator(".story summary").get_by_text("Traceback").click()
+        shown = page.get_by_label("Traceback of attempt 1")
+        assert shown.text_content() == trace
+        assert grievances(page) == []
+        page.get_by_role("button", name="Retry job").click()
+        page.locator(".story li").filter(has_text="Retried").get_by_text("by user:").wait_for()
+        page.get_by_role("button", name="Cancel job").click()
+        page.get_by_role("dialog").get_by_role("button", name="Cancel job").click()
+        last = page.locator(".story li").filter(has_text="The job is cancelled")
+        last.get_by_text("by user:", exact=False).last.wait_for()
 
 
 def test_a_doubt_is_settled_by_a_person(console: Console) -> None:

@@ -7,7 +7,7 @@ export const OPERATIONS = {
   "messages.sendMany": ["POST", "/v1/inbox/{queue}/batch", "!messages:Message", { returns: "results", fills: "Idempotency-Key", opaque: "results.accepted.result" }],
   "jobs.claim": ["POST", "/v1/queues/{queue}/claim", "max leaseS waitS worker", { returns: "jobs", opaque: "jobs.body" }],
   "jobs.complete": ["POST", "/v1/jobs/{id}/complete", "!token result"],
-  "jobs.fail": ["POST", "/v1/jobs/{id}/fail", "!token !reason retryAfterS notBeforeS final"],
+  "jobs.fail": ["POST", "/v1/jobs/{id}/fail", "!token !reason retryAfterS notBeforeS final type traceback"],
   "jobs.extend": ["POST", "/v1/jobs/{id}/extend", "!token !leaseS", { returns: "leaseUntilMs" }],
   "jobs.get": ["GET", "/v1/jobs/{id}", "?waitS", { opaque: "body result" }],
   "jobs.cancel": ["DELETE", "/v1/jobs/{id}", ""],

@@ -69,6 +69,8 @@ class JobsOperations(Operations):
         retry_after_s: float | None = None,
         not_before_s: float = 0.0,
         final: bool = False,
+        type: str = "",
+        traceback: str = "",
     ) -> api.JobOutcome:
         """Fail an attempt of a job.
 
@@ -78,6 +80,8 @@ class JobsOperations(Operations):
         - `retry_after_s`: The pause before the next attempt. By default, the backoff of the queue.
         - `not_before_s`: The shortest pause before the next attempt.
         - `final`: Whether the job fails without further attempts.
+        - `type`: The type of the error, such as `ValueError`.
+        - `traceback`: The traceback of the error; its end is stored.
 
         Raises `NoSuchJob`, `StaleToken`.
         """
@@ -90,6 +94,8 @@ class JobsOperations(Operations):
                 retry_after_ms=in_ms("retry_after_s", retry_after_s),
                 not_before_ms=in_ms("not_before_s", not_before_s),
                 final=final,
+                type=type,
+                traceback=traceback,
             ),
         )
 

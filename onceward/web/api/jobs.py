@@ -15,6 +15,7 @@ from onceward.errors import BadInput, NoSuchJob
 from onceward.job_options import shown_options
 from onceward.observe import search
 from onceward.observe.search import Line
+from onceward.reasons import traceback_text
 from onceward.schedule import (
     COMPLETE_WRITES,
     FAMILY_WRITES,
@@ -25,7 +26,7 @@ from onceward.schedule import (
     job_key,
     lease_key,
 )
-from onceward.schedule.records import Lease, due_ms_of
+from onceward.schedule.records import ErrorDetails, Lease, due_ms_of
 from onceward.schedule.transitions import AFTER_PAUSE, RetryAt
 from onceward.store import Transaction
 from onceward.tracing import Trace
@@ -33,6 +34,7 @@ from onceward.web.calls import Call, binder
 from onceward.web.routes import Route
 from onceward.work import events, steps
 from onceward.work.children import page_of
+from onceward.work.failures import hidden
 from onceward.work.inbox import admit_key, dedupe_key
 from onceward.work.internal_queues import may_enter
 from onceward.work.job import later_ms
@@ -70,8 +72,19 @@ def view(id_: str, job: Job) -> api.Job:
         job.parent.id if job.parent is not None else "",
         [api.JobAttempt(**asdict(attempt)) for attempt in job.history],
         [msgspec.convert(one, api.JobSettlement, from_attributes=True) for one in job.settled],
+        _changes(job),
         **shown_options(job.options, job.attempts_max),
     )
+
+
+def _changes(job: Job) -> list[api.JobChange]:
+    """Retries, settlements and cancellations, in the order of time."""
+    found = [api.JobChange(one.changed_ms, one.kind, one.by, one.reason) for one in job.changes]
+    for one in job.settled:
+        done = "done" if one.done else "not done"
+        event = api.JobChange(one.settled_ms, "settled", one.by, one.reason, one.step, done)
+        found.append(event)
+    return sorted(found, key=lambda event: event.at_ms)
 
 
 @answers(api.CLAIM)
@@ -112,6 +125,8 @@ async def fail(call: Call, id_: str, asked: api.FailJob) -> api.JobOutcome:
     elif asked.retry_after_ms is not None:
         when = later_ms(store, asked.retry_after_ms)
     least_ms = asked.not_before_ms and later_ms(store, asked.not_before_ms)
+    reason = hidden(asked.reason, call.app.redact)
+    traceback = traceback_text(hidden(asked.traceback, call.app.redact))
 
     async def fn(tx: Transaction) -> tuple[str, str | None]:
         job = await _workable(call, tx, id_)
@@ -119,7 +134,13 @@ async def fail(call: Call, id_: str, asked: api.FailJob) -> api.JobOutcome:
             return job.state, None
         schedule = call.app.node.schedule
         state = await schedule.fail(
-            tx, id_, asked.token, asked.reason, when, not_before_ms=least_ms
+            tx,
+            id_,
+            asked.token,
+            reason,
+            when,
+            not_before_ms=least_ms,
+            details=ErrorDetails(asked.type, traceback),
         )
         return state, job.queue
 
@@ -152,7 +173,8 @@ async def cancel(call: Call, id_: str) -> api.JobOutcome:
         job = await _visible(call, tx, id_)
         if job.caller != call.caller.id:
             call.caller.insist("manage", job.queue)
-        await call.app.node.schedule.cancel(tx, id_, f"cancelled by {call.caller.user}")
+        schedule, why = call.app.node.schedule, f"cancelled by {call.caller.user}"
+        await schedule.cancel(tx, id_, why, by=call.caller.id)
 
     await call.app.store.run(fn)
     return api.JobOutcome(id_, "cancelled")
@@ -164,7 +186,7 @@ async def retry(call: Call, id_: str, asked: api.RetryJob) -> api.JobOutcome:
         job = await _managed(call, tx, id_)
         held = await steps.in_doubt(tx, id_) if job.stage == "in_doubt" else []
         schedule = call.app.node.schedule
-        await schedule.retry(tx, id_, asked.key)
+        await schedule.retry(tx, id_, asked.key, by=call.caller.id)
         return api.JobOutcome(id_, (await schedule.get(tx, id_)).state, held)
 
     return await call.app.store.run(fn)

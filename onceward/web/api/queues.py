@@ -111,7 +111,13 @@ async def redrive(call: Call, queue: str, asked: api.RedriveJobs) -> api.Changed
         call,
         start,
         lambda start, tx: bulk.redrive(
-            tx, call.app.node.schedule, queue, start=start, before_ms=before_ms, chosen=fits
+            tx,
+            call.app.node.schedule,
+            queue,
+            start=start,
+            before_ms=before_ms,
+            chosen=fits,
+            by=call.caller.id,
         ),
     )
     if changed.next is not None:
@@ -128,7 +134,9 @@ async def purge(call: Call, queue: str, asked: api.PurgeJobs) -> api.ChangedJobs
     return await _for_a_while(
         call,
         asked.after,
-        lambda start, tx: bulk.purge(tx, call.app.node.schedule, queue, start=start),
+        lambda start, tx: bulk.purge(
+            tx, call.app.node.schedule, queue, start=start, by=call.caller.id
+        ),
     )
 
 

@@ -175,7 +175,7 @@ async def resend(call: Call, id_: str, asked: api.WhoseTimer) -> api.Timer:
                 f"timer {view.id[:200]!r} has no failed firing; only failed firings can be resent",
                 id=view.id[:200],
             )
-        await call.app.node.schedule.retry(tx, view.timer.job)
+        await call.app.node.schedule.retry(tx, view.timer.job, by=call.caller.id)
         return await call.app.timers.get(view.id, caller=Caller.parse(view.caller), tx=tx)
 
     return await _on_one(call, id_, asked, redriven)

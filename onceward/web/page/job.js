@@ -106,9 +106,13 @@ function events(story) {
   if (past.length && past[0].attempt > 1) {
     found.push(["bad", `${plural(past[0].attempt - 1, "attempt")} before`, 0, h("p.faint", "not in the history")]);
   }
-  for (const one of past) {
-    found.push(["bad", `Attempt ${one.attempt} failed`, one.ended_ms, h("p.reason", one.reason), h("p.faint", `by ${one.worker}`)]);
-  }
+  const changes = (job.changes ?? []).filter((one) => one.kind !== "cancelled").map((one) => ["step",
+    one.step ? `Step “${one.step}” settled as ${one.outcome}` : "Retried", one.at_ms,
+    one.step && one.reason ? h("p.reason", one.reason) : null, h("p.faint", `by ${one.by || "the application"}`)]);
+  const failures = past.map((one) => ["bad", `Attempt ${one.attempt} failed`, one.ended_ms, h("p.reason", one.reason),
+    one.traceback ? h("details", h("summary", "Traceback"), h("pre", { tabindex: "0", "aria-label": `Traceback of attempt ${one.attempt}` }, one.traceback)) : null,
+    h("p.faint", `by ${one.worker}`)]);
+  found.push(...[...failures, ...changes].sort((one, other) => one[2] - other[2]));
   for (const step of story.steps) {
     found.push([step.state === "intended" ? "warn" : "step",
       step.state === "asleep" ? "Sleeps" : step.state === "done" ? `Step “${step.name}” is done` : `Step “${step.name}” is in doubt`,
@@ -127,7 +131,8 @@ function events(story) {
       effects.length ? h("ul.effects", effects.map((one) => h("li", link(one)))) : null]);
   } else if (ENDED.includes(job.state)) {
     found.push([job.state === "in_doubt" ? "warn" : "bad", job.state === "failed" ? "Failed permanently" : `The job is ${STATES[job.state]}`, job.ended_ms,
-      job.state === "cancelled" ? h("p.reason", job.reason) : null]);
+      job.state === "cancelled" ? h("p.reason", job.reason) : null,
+      job.state === "cancelled" ? (job.changes ?? []).filter((one) => one.kind === "cancelled").slice(-1).map((one) => h("p.faint", `by ${one.by || "the application"}`)) : null]);
   } else {
     const timed = job.state === "scheduled" || job.state === "retrying";
     found.push(["live", `The job is ${STATES[job.state]}${timed ? " for" : ""}`, timed ? job.due_ms : 0]);

@@ -294,3 +294,85 @@ async def test_everyone_may_do_what_their_scopes_say(action: str, name: str) -> 
                 request[0], request[1].replace(id_, "0" * 29), *request[2:]
             )
             assert answer.body.replace(id_.encode(), b"0" * 29) == unknown.body
+
+
+@virtual
+async def test_failures_of_workers_have_a_type_and_a_traceback() -> None:
+    apps = Apps(shared=False)
+    app = apps.make(redact=lambda text: text.replace("4111", "…"))
+    async with serving(app) as caller:
+        [id_] = await send(caller)
+        [job] = await claim(caller)
+        path = f"/v1/jobs/{id_}"
+        said = {"token": job["token"], "reason": "card 4111", "final": True}
+        for wrong in ({"type": 1}, {"type": "x" * 101}, {"traceback": ["a"]}):
+            verdict = (await caller("POST", f"{path}/fail", {**said, **wrong})).verdict
+            assert verdict == (422, "wrong_type")
+        said |= {"type": "ValueError", "traceback": "x" * 10_000 + " card 4111"}
+        await caller.ok("POST", f"{path}/fail", said)
+        [attempt] = (await caller.ok("GET", path))["history"]
+        assert (attempt["type"], attempt["reason"]) == ("ValueError", "card …")
+        assert attempt["traceback"].startswith("…x")
+        assert attempt["traceback"].endswith(" card …")
+
+
+@virtual
+async def test_changes_have_their_caller_and_time() -> None:
+    async with serving_to(ann="all", bob="manage:q work:q") as callers:
+        ann, bob = callers["ann"], callers["bob"]
+        [id_, other, third] = await send(ann, 3)
+        path = f"/v1/jobs/{id_}"
+
+        async def fail() -> None:
+            for job in await claim(bob, max=3):
+                said = {"token": job["token"], "reason": "broken", "final": True}
+                await bob.ok("POST", f"/v1/jobs/{job['id']}/fail", said)
+
+        await fail()
+        await bob.ok("POST", f"{path}/retry")
+        await fail()
+        await ann.ok("POST", "/v1/queues/q/redrive", {})
+        await bob.ok("POST", "/v1/queues/q/purge", {})
+        events = (await ann.ok("GET", path))["changes"]
+        assert [(one["kind"], one["by"], one["reason"]) for one in events] == [
+            ("retried", "key:bob", "broken"),
+            ("retried", "key:ann", "broken"),
+            ("cancelled", "key:bob", "purged"),
+        ]
+        now_ms = ann.app.store.clock.now_ms()
+        assert all(now_ms - 60_000 < one["at_ms"] <= now_ms for one in events)
+        history = await ann.ok("GET", f"/v1/jobs/{other}/history")
+        assert [one["by"] for one in history["job"]["changes"]] == ["key:ann", "key:bob"]
+        [last] = await send(ann, 1, key="last")
+        await ann.ok("DELETE", f"/v1/jobs/{last}")
+        [event] = (await ann.ok("GET", f"/v1/jobs/{last}"))["changes"]
+        assert (event["kind"], event["by"]) == ("cancelled", "key:ann")
+        assert third != other
+
+
+@virtual
+async def test_settlements_are_changes() -> None:
+    app = Apps(shared=False).make()
+
+    def pay() -> None:
+        raise ValueError("the line is dead")
+
+    @app.handler("q")
+    async def work(job: Any) -> Any:
+        return await job.step("pay", pay, at_most_once=True)
+
+    async with serving(app) as caller:
+        id_ = (await caller.ok("POST", "/v1/inbox/q", {"key": "k", "body": 1}))["id"]
+        path = f"/v1/jobs/{id_}"
+        await caller.ok("GET", f"{path}?wait_ms=60000")
+        said = {"step": "pay", "done": True, "result": 7, "reason": "asked the bank"}
+        await caller.ok("POST", f"{path}/settle", said)
+        job = await caller.ok("GET", f"{path}?wait_ms=60000")
+        [event] = job["changes"]
+        assert (event["kind"], event["step"], event["outcome"], event["reason"]) == (
+            "settled",
+            "pay",
+            "done",
+            "asked the bank",
+        )
+        assert event["by"] == "user:developer"
