@@ -14,6 +14,7 @@ from onceward.app import App
 from onceward.conversion import plain_body
 from onceward.engine.memory import MemoryEngine
 from onceward.errors import BadInput, Unavailable
+from onceward.job_options import OPTION_NAMES
 from onceward.json_values import decode
 from onceward.schedule import LEASE_DUE, due_ms_of, milliseconds
 from onceward.schedule import Job as JobRecord
@@ -77,6 +78,8 @@ class TestApp:
         self.app = app
         """The application under test."""
         self._own = app.engine, app.outward
+        self.sent: list[tuple[str, Any, dict[str, Any]]] = []
+        """Queue, body and options of each message that the test itself has sent."""
         self._draining = 0
         self._returned: set[str] = set()
         self._changed = asyncio.Event()
@@ -102,12 +105,13 @@ class TestApp:
             self.app.engine, self.app.outward = self._own
             raise
         self.app.store.on_durable(lambda commit: self._changed.set())
+        self._shadow(False)
         return self
 
     async def stop(self) -> None:
         """Stop it. Running handlers have the time to drain of the application. Idempotent."""
         if self.running:
-            self._shadow(False)
+            self._unshadow()
             try:
                 await self.app.stop()
             finally:
@@ -205,17 +209,27 @@ class TestApp:
             self._shadow(False)
 
     def _shadow(self, inline: bool) -> None:
+        """Record what the test sends, and drain after its calls if they are `inline`."""
+        self._unshadow()
+        for name in ("send", "send_many", "run"):
+            setattr(self.app, name, self._watched(name, getattr(self.app, name), inline))
+
+    def _unshadow(self) -> None:
         for name in ("send", "send_many", "run"):
             vars(self.app).pop(name, None)
-            if inline:
-                setattr(self.app, name, self._then_drain(getattr(self.app, name)))
 
-    def _then_drain(self, fn: Callable[..., Awaitable[T]]) -> Callable[..., Awaitable[T]]:
+    def _watched(
+        self, name: str, fn: Callable[..., Awaitable[T]], inline: bool
+    ) -> Callable[..., Awaitable[T]]:
         async def call(*args: Any, **options: Any) -> T:
             result = await fn(*args, **options)
             task = asyncio.current_task()
-            in_handler = task is not None and task.get_name().startswith("onceward-job")
-            if not in_handler and not self._draining and options.get("tx") is None:
+            if task is not None and task.get_name().startswith("onceward-job"):
+                return result
+            if name == "send" and len(args) == 2:
+                given = {key: value for key, value in options.items() if key in OPTION_NAMES}
+                self.sent.append((args[0], args[1], given))
+            if inline and not self._draining and options.get("tx") is None:
                 await self.drain()
             return result
 
@@ -289,6 +303,11 @@ class SyncTestApp:
         self._inner = TestApp(app)
         self.app = app
         """The application under test."""
+
+    @property
+    def sent(self) -> list[tuple[str, Any, dict[str, Any]]]:
+        """See `TestApp.sent`."""
+        return self._inner.sent
 
     def start(self) -> Self:
         """Start the application with an empty database in memory. Idempotent."""

@@ -27,6 +27,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     help_ = "The application under test as module:name, for the fixtures of Onceward"
     group.addoption("--onceward-app", metavar="MODULE:NAME", help=help_)
     parser.addini("onceward_app", help_)
+    help_ = "Simulate the messages of tests marked `onceward_simulate` with this number of seeds"
+    group.addoption("--onceward-seeds", metavar="N", type=int, default=0, help=help_)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    mark = "onceward_simulate: with --onceward-seeds, simulate the messages that the test has sent"
+    config.addinivalue_line("markers", mark)
 
 
 @pytest.fixture
@@ -82,12 +89,23 @@ def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
-    """Run the application in the event loop of the test, whichever plugin makes the loop."""
-    app = getattr(item, "funcargs", {}).get("onceward_app")
+    """Run the application in the event loop of the test, whichever plugin makes the loop. Then
+    simulate the messages of the test if it is marked."""
+    given = getattr(item, "funcargs", {})
+    app = given.get("onceward_app")
     function = getattr(item, "obj", None)
     if app is not None and inspect.iscoroutinefunction(function):
         item.obj = _within(app, function)  # type: ignore[attr-defined]
-    return (yield)
+    result = yield
+    test = app or given.get("onceward_sync_app")
+    if item.get_closest_marker("onceward_simulate") and item.config.getoption("onceward_seeds"):
+        if test is None or not test.sent:
+            pytest.fail("nothing to simulate: the test has sent no message with `send`")
+        from onceward.testing.proof import Message, Proof, prove
+
+        messages = [Message(*one) for one in test.sent]
+        prove(Proof(test.app, messages=messages), range(item.config.getoption("onceward_seeds")))
+    return result
 
 
 def _within(app: "TestApp", function: Callable[..., Awaitable[Any]]) -> Callable[..., Any]:

@@ -159,6 +159,46 @@ def test_anyio_tests_and_async_fixtures_that_start_the_application(pytester: pyt
     run(pytester, "-o", "asyncio_mode=strict").assert_outcomes(passed=1)
 
 
+def test_marked_tests_are_simulated_with_the_messages_that_they_send(pytester: pytest.Pytester):
+    pytester.makepyfile(
+        shop="""
+        import onceward
+
+        app = onceward.App("memory://")
+
+        @app.handler("wins")
+        async def win(job):
+            score = await app.run(lambda tx: tx.get(("score", "ann"))) or 0
+            job.tx.put(("score", "ann"), score + 1)
+        """,
+        test_shop="""
+        import pytest, shop
+
+        @pytest.mark.onceward_simulate
+        async def test_async(onceward_app):
+            await shop.app.send("wins", 1)
+            await onceward_app.drain()
+
+        @pytest.mark.onceward_simulate
+        def test_plain(onceward_sync_app):
+            onceward_sync_app.send("wins", 1)
+
+        @pytest.mark.onceward_simulate
+        async def test_nothing(onceward_app):
+            pass
+
+        async def test_unmarked(onceward_app):
+            await shop.app.send("wins", 1)
+        """,
+    )
+    run(pytester, "--onceward-app", "shop").assert_outcomes(passed=4)
+    result = run(pytester, "--onceward-app", "shop", "--onceward-seeds", "20")
+    result.assert_outcomes(passed=1, failed=3)
+    result.stdout.fnmatch_lines_random(
+        ["*no run without faults ends like this*", "*the test has sent no message*"]
+    )
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
