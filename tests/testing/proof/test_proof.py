@@ -53,7 +53,7 @@ def test_a_mistake_is_found_and_its_repaired_twin_is_not(name):
 
 
 def test_a_failing_run_is_shrunk_to_a_timeline_that_a_test_repeats(tmp_path, monkeypatch):
-    monkeypatch.setattr(search, "_SHRINKS_MAX", 40)
+    monkeypatch.setattr(search, "_SHRINKS_MAX", 20)
     (tmp_path / "bank.py").write_text(
         "from tests.testing.proof.corpus import call_outside_a_step\napp = call_outside_a_step()\n"
     )
