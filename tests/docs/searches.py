@@ -9,4 +9,8 @@ SEARCHES = {
     "troubleshooting": "troubleshooting/",
     "exactly once": "concepts/",
     "idempotency": "messages/",
+    "flask": "guides/flask/",
+    "django": "guides/django/",
+    "fastapi": "guides/fastapi/",
+    "twilio": "guides/twilio/",
 }
