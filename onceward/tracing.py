@@ -19,6 +19,7 @@ import msgspec
 from onceward import limits
 from onceward.errors import OncewardError
 from onceward.reasons import reason_of, reason_text
+from onceward.redaction import redact
 
 if TYPE_CHECKING:
     from opentelemetry.context import Context
@@ -108,14 +109,16 @@ class Span:
             self._span.set_status(Status(StatusCode.ERROR))
             return
         kind = _kind(error)
-        reason = reason_text(reason_of(error))
+        reason = redact(reason_text(reason_of(error)))
         self._span.set_attribute("error.type", kind)
         self._span.set_status(Status(StatusCode.ERROR, reason))
-        text = "".join(traceback.format_exception(error))
+        # Redacted after the cut, which bounds the effort. A line may be cut within a secret.
+        text = "".join(traceback.format_exception(error))[-limits.STACKTRACE_CHARS_MAX :]
+        text = text.partition("\n")[2] if len(text) == limits.STACKTRACE_CHARS_MAX else text
         told = {
             "exception.type": kind,
             "exception.message": reason,
-            "exception.stacktrace": text[-limits.STACKTRACE_CHARS_MAX :],
+            "exception.stacktrace": redact(text),
         }
         self._span.add_event("exception", told)
 

@@ -19,6 +19,7 @@ from onceward.tracing import Trace
 from onceward.webhooks.answers import Answer
 from onceward.webhooks.delivery import Outward
 from onceward.work.job import Job
+from onceward.work.sync_job import SyncJob
 from tests.client.served import Served
 from tests.schedule.cluster import virtual
 from tests.spans import PARENT, PARENT_ID, TRACE_ID, Spans, ids, links_of, parent_of, recorded
@@ -270,6 +271,48 @@ async def test_errors_in_spans_are_bounded_and_always_readable(spans: Spans) -> 
         assert len(str(told["exception.message"])) <= limits.REASON_CHARS_MAX
         assert len(str(told["exception.stacktrace"])) <= limits.STACKTRACE_CHARS_MAX
         assert len(span.status.description or "") <= limits.REASON_CHARS_MAX
+
+
+@virtual
+async def test_passwords_in_errors_are_not_in_spans(spans: Spans) -> None:
+    apps = Apps(shared=False)
+    app = apps.make()
+
+    @app.handler("mails", attempts_max=1)
+    async def send(job: Job) -> None:
+        raise ConnectionError("cannot connect to postgresql://ann:hunter2@db/shop?password=hunter2")
+
+    async with app:
+        receipt = await app.send("mails", 1)
+        assert (await app.wait(receipt.id)).state == "failed"
+    span = spans.one("process mails")
+    [event] = span.events
+    assert "db/shop" in str(span.status.description)
+    assert (
+        "hunter2"
+        not in f"{span.status.description} {(event.attributes or {})['exception.message']}"
+    )
+    lines = str((event.attributes or {})["exception.stacktrace"]).splitlines()
+    assert "hunter2" not in lines[-1]
+
+
+async def test_plain_handlers_are_part_of_the_trace(spans: Spans) -> None:
+    app = App("memory://", slots=4)
+
+    @app.handler("mails")
+    def send(job: SyncJob) -> None:
+        with spans.tracer.start_as_current_span("own"):
+            job.step("post", lambda: spans.tracer.start_span("within").end())
+            job.send("sent", 1)
+
+    async with app:
+        with spans.tracer.start_as_current_span("request"):
+            receipt = await app.send("mails", 1)
+        assert (await app.wait(receipt.id)).state == "succeeded"
+    chain = ["request", "send mails", "process mails", "own", "step post", "within"]
+    found = [spans.one(name) for name in chain]
+    assert [parent_of(span) for span in found[1:]] == [ids(span) for span in found[:-1]]
+    assert parent_of(spans.one("send sent")) == ids(spans.one("own"))
 
 
 @virtual
