@@ -154,8 +154,7 @@ class Threads:
         thread, so that none is idle."""
         ahead = 0
         if self._mean_s is not None:
-            soon = limits.THREAD_AHEAD_S * self.most / max(self._mean_s, 1e-6)
-            ahead = min(int(soon), self.most)
+            ahead = int(limits.THREAD_AHEAD_S * self.most / max(self._mean_s, 1e-6))
         return max(self.most + ahead - self._busy - len(self._waiting), 0)
 
     def on_free(self, hook: Callable[[], None]) -> None:

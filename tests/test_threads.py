@@ -47,7 +47,7 @@ async def test_a_run_waits_for_a_thread_and_takes_over_a_free_one() -> None:
     assert await first == 1
     await asyncio.gather(*others)
     assert names == ["test-1"] * 3
-    assert (threads.free, freed) == (1, [1])
+    assert (threads.free, len(freed)) == (1, 1)
     threads.close()
 
 
@@ -193,15 +193,15 @@ async def test_short_runs_may_wait_for_a_thread_and_long_ones_not() -> None:
             now_ns += int(seconds * 1e9)
 
     assert threads.room == 2  # how long runs last is not known
-    await last(0.005)
-    assert threads.room == 4
+    await last(0.02)
+    assert threads.room == 2 + 5  # five more get a thread within 50 ms
     async with Run(threads), Run(threads):
-        assert (threads.free, threads.room) == (0, 2)
+        assert (threads.free, threads.room) == (0, 5)
     await last(60)
     assert threads.room == 2
     for _ in range(100):
-        await last(0.005)
-    assert threads.room == 4
+        await last(0.02)
+    assert threads.room == 2 + 4  # the mean is not quite there
     threads.close()
 
 
@@ -209,7 +209,7 @@ async def test_a_run_that_waits_too_long_is_told(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(limits, "THREAD_WAIT_S", 0.04)
     threads, blocked, late = Threads(1, "test"), Blocked(), asyncio.Event()
     await Run(threads).main(str)
-    assert threads.room == 2
+    assert threads.room > 1
     first = asyncio.create_task(Run(threads).main(blocked, 1))
     await blocked.begun.wait()
     waiting = asyncio.create_task(Run(threads, late.set).main(str, 2))
