@@ -1,6 +1,7 @@
 """A worker over HTTP: claims jobs, runs a handler, and reports results."""
 
 import asyncio
+import inspect
 import logging
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, TypedDict
@@ -9,17 +10,18 @@ from onceward import limits, tracing
 from onceward.api.jobs import ClaimedJob
 from onceward.client.transport import AWAY_S_MAX, WORKER_PATIENCE_S, patient
 from onceward.errors import BadInput, Fail, NoSuchJob, OncewardError, Retry, StaleToken, Unavailable
-from onceward.functions import admit_async
+from onceward.functions import admit_function, is_async
 from onceward.quantities import milliseconds
 from onceward.reasons import reason_of, reason_text, traceback_of, traceback_text
 from onceward.redaction import redact
+from onceward.threads import Run, Threads
 
 if TYPE_CHECKING:
     from onceward.client.client import Client
 
 logger = logging.getLogger("onceward.client")
 
-Handler = Callable[[ClaimedJob], Awaitable[Any]]
+Handler = Callable[[ClaimedJob], Awaitable[Any]] | Callable[[ClaimedJob], Any]
 
 _RENEWALS_PER_LEASE = 3
 _TRIES_PER_LEASE = 30
@@ -46,6 +48,9 @@ class Worker:
     The return value of the handler is the result of the job. An exception fails the attempt:
     `Retry` sets the time of the next one, `Fail` is final. The lease is renewed while it runs. If
     it is lost, the handler is cancelled, because another worker may have the job.
+
+    A plain `def` handler runs in a thread, and cannot be cancelled: after a lost lease its result
+    is dropped, and its thread is busy until it returns.
     """
 
     def __init__(
@@ -62,7 +67,7 @@ class Worker:
         """Raises `BadInput`. Errors of the server are raised by `run`."""
         if type(concurrency) is not int or not 1 <= concurrency <= limits.LIST_MAX:
             raise BadInput(f"concurrency is 1 to {limits.LIST_MAX}, not {concurrency!r}")
-        admit_async(handler, "the handler of a worker")
+        admit_function(handler, "the handler of a worker")
         milliseconds(lease_s, "lease_s")
         if milliseconds(wait_s, "wait_s", limits.WAIT_MS_MAX / 1000) < _WAIT_MS_MIN:
             raise BadInput(f"wait_s must be 1 or more, not {wait_s}")
@@ -76,6 +81,10 @@ class Worker:
         self._running: set[asyncio.Task[None]] = set()
         self._free = asyncio.Event()
         self._stopping = asyncio.Event()
+        self._threads: Threads | None = None
+        if not is_async(handler):
+            self._threads = Threads(concurrency, "onceward-worker")
+            self._threads.on_free(self._free.set)
 
     def stop(self) -> None:
         """Stop claiming jobs. `run` returns when the running ones have ended."""
@@ -93,6 +102,8 @@ class Worker:
         try:
             while not self._stopping.is_set():
                 free = self._concurrency - len(self._running)
+                if self._threads is not None:
+                    free = min(free, self._threads.room)
                 if free <= 0:
                     self._free.clear()
                     await self._free.wait()
@@ -135,6 +146,8 @@ class Worker:
                 task.cancel()
             if self._running:
                 await asyncio.wait(self._running)
+            if self._threads is not None:
+                self._threads.close()
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         self._running.discard(task)
@@ -172,7 +185,11 @@ class Worker:
     async def _handle(self, claim: ClaimedJob) -> Any:
         trace = tracing.read(claim.traceparent, claim.tracestate)
         with tracing.processing(self._queue, [(claim.id, claim.attempt, trace)]):
-            return await self._handler(claim)
+            if self._threads is None:
+                result = self._handler(claim)
+            else:
+                result = await Run(self._threads).main(self._handler, claim)
+            return await result if inspect.isawaitable(result) else result
 
     async def _complete(self, claim: ClaimedJob, result: Any) -> None:
         try:

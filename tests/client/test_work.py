@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import threading
 from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any
@@ -41,6 +42,63 @@ async def test_what_the_handler_returns_is_the_result(client: Client) -> None:
         jobs = [await client.jobs.wait(receipt.id) for receipt in receipts]
     assert [job.result for job in jobs] == [2 * n for n in range(20)]
     assert {job.worker for job in jobs} == {"w1"}
+
+
+async def test_plain_functions_run_in_threads(client: Client) -> None:
+    pair = threading.Barrier(2, timeout=60)
+
+    def double(claim: ClaimedJob) -> int:
+        pair.wait()  # two run at once, and the loop is free to claim the second
+        if claim.body == 3 and claim.attempt == 1:
+            raise Retry("once more", after_s=0)
+        if claim.body == 2:
+            raise Fail("never")
+        return 2 * int(claim.body)
+
+    async with Working(client, double, concurrency=2):
+        receipts = [await client.send("q", n, key=str(n)) for n in range(5)]
+        jobs = [await client.jobs.wait(receipt.id) for receipt in receipts]
+    assert [job.result for job in jobs] == [0, 2, None, 6, 8]
+    assert [job.state for job in jobs] == [*["succeeded"] * 2, "failed", *["succeeded"] * 2]
+    assert "in double" in jobs[2].history[0].traceback
+    assert jobs[2].history[0].type == "Fail"
+
+
+class Told(logging.Handler):
+    """Waits for a log record."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.text = text
+        self.told = asyncio.Event()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if self.text in record.getMessage():
+            self.told.set()
+
+
+async def test_a_thread_is_busy_until_it_returns(client: Client) -> None:
+    loop, begun, free = asyncio.get_running_loop(), asyncio.Event(), threading.Event()
+
+    def block(claim: ClaimedJob) -> int:
+        if claim.body == 0:
+            loop.call_soon_threadsafe(begun.set)
+            assert free.wait(60)
+        return int(claim.body)
+
+    lost, log = Told("its lease was lost"), logging.getLogger("onceward.client")
+    log.addHandler(lost)
+    async with Working(client, block, concurrency=1, lease_s=LEASE_S):
+        first = await client.send("q", 0, key="0")
+        await begun.wait()
+        await client.jobs.cancel(first.id)
+        await lost.told.wait()
+        log.removeHandler(lost)
+        second = await client.send("q", 1, key="1")
+        assert (await client.jobs.get(second.id)).state == "queued"
+        free.set()
+        assert (await client.jobs.wait(second.id)).result == 1
+    assert (await client.jobs.get(first.id)).result is None
 
 
 async def test_no_more_jobs_run_at_once_than_allowed(client: Client) -> None:
@@ -100,7 +158,6 @@ async def long_winded(_: ClaimedJob) -> None:
     ("handler", "reason"),
     [
         (partial(explode), "ValueError: at once"),
-        (lambda claim: 5, "TypeError: "),
         (surrogate, "OSError: \\udcff is no name"),
         (speechless, "Mute (its message cannot be read)"),
         (unspeakable, "the request cannot be written as JSON"),
