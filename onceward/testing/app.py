@@ -44,8 +44,9 @@ class Enqueued(NamedTuple):
     """The whole record, with options, attempts and result."""
 
 
-def load(target: str | App | Callable[[], App]) -> App:
-    """The application that `module:name` names, or that a function returns. Raises `BadInput`."""
+def load(target: Any, *, plain: bool = False) -> Any:
+    """The application that `module:name` names, or that a function returns: an `App`, or with
+    `plain` also an `onceward.sync.App`. Raises `BadInput`."""
     found: Any = target
     if isinstance(target, str):
         module, _, name = target.partition(":")
@@ -57,6 +58,9 @@ def load(target: str | App | Callable[[], App]) -> App:
             ) from error
     if callable(found) and not isinstance(found, App):
         found = found()
+    if plain and isinstance(getattr(found, "_target", None), App):
+        return found
+    found = getattr(found, "_target", found)
     if not isinstance(found, App):
         raise BadInput(f"{target!r} is not an `onceward.App`, but {type(found).__name__}")
     return found
@@ -298,8 +302,15 @@ class SyncTestApp:
 
     __test__ = False
 
-    def __init__(self, app: App) -> None:
+    def __init__(self, app: Any) -> None:
+        """`app` is an `App`, or an `onceward.sync.App`, whose calls then use this event loop."""
         self._loop = VirtualLoop()
+        self._facade, self._portal = None, None
+        if not isinstance(app, App):
+            from onceward.testing.portal import VirtualPortal
+
+            self._facade, self._portal, app = app, app._bridge, app._target
+            self._facade._bridge = VirtualPortal(self._loop)
         self._inner = TestApp(app)
         self.app = app
         """The application under test."""
@@ -322,6 +333,8 @@ class SyncTestApp:
                 self.call(self._loop.shutdown_default_executor())
             finally:
                 self._loop.close()
+                if self._facade is not None:
+                    self._facade._bridge = self._portal
 
     def call(self, work: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine on the event loop of the application."""

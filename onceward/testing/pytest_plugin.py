@@ -64,7 +64,7 @@ def onceward_sync_app(onceward_application: Any) -> "Iterator[SyncTestApp]":
     """Your application as in `onceward_app`, for plain `def` tests."""
     from onceward.testing.app import SyncTestApp, load
 
-    test = SyncTestApp(load(onceward_application))
+    test = SyncTestApp(load(onceward_application, plain=True))
     try:
         yield test.start()
     finally:

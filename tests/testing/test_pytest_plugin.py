@@ -159,6 +159,46 @@ def test_anyio_tests_and_async_fixtures_that_start_the_application(pytester: pyt
     run(pytester, "-o", "asyncio_mode=strict").assert_outcomes(passed=1)
 
 
+def test_an_application_of_synchronous_code_uses_the_loop_of_the_test(pytester: pytest.Pytester):
+    pytester.makepyfile(
+        shop="""
+        from onceward.sync import App
+
+        app = App("sqlite:////nowhere/not-used.db")
+
+        @app.handler("wins")
+        def win(job):
+            job.tx.put(("score", job.body), (job.tx.get(("score", job.body)) or 0) + 1)
+            app.send("mails", job.body, delay_s=60)
+
+        @app.handler("mails")
+        def mail(job):
+            job.tx.put(("mailed", job.body), True)
+        """,
+        test_shop="""
+        import onceward, pytest, shop
+
+        def score(tx):
+            tx.put(("seen", "ann"), True)
+            return tx.get(("score", "ann"))
+
+        def test_plain(onceward_sync_app):
+            receipt = shop.app.send("wins", "ann")
+            assert onceward_sync_app.drain()[0].id == receipt.id
+            assert shop.app.run(score) == 1
+            assert shop.app.job(receipt.id).state == "succeeded"
+            onceward_sync_app.advance(60)
+            assert shop.app.run(lambda tx: tx.get(("mailed", "ann"))) is True
+
+        def test_locks(onceward_sync_app):
+            with pytest.raises(onceward.BadInput, match="use an async test"):
+                with shop.app.locks.hold("printer"):
+                    pass
+        """,
+    )
+    run(pytester, "--onceward-app", "shop").assert_outcomes(passed=2)
+
+
 def test_marked_tests_are_simulated_with_the_messages_that_they_send(pytester: pytest.Pytester):
     pytester.makepyfile(
         shop="""
