@@ -429,10 +429,18 @@ class JobFailed(OncewardError):
         queue: str = "",
         state: str = "failed",
         reason: str = "",
+        type: str = "",
         **details: object,
     ) -> None:
         super().__init__(
-            message, code=code, id=id, queue=queue, state=state, reason=reason, **details
+            message,
+            code=code,
+            id=id,
+            queue=queue,
+            state=state,
+            reason=reason,
+            type=type,
+            **details,
         )
         self.id = id
         """The id of the job."""
@@ -441,6 +449,8 @@ class JobFailed(OncewardError):
         """`failed`, `cancelled` or `in_doubt`."""
         self.reason = reason
         """Why the last attempt failed, or why the job was cancelled."""
+        self.type = type
+        """The type of the error of the last attempt, such as `ValueError`; empty if unknown."""
 
 
 class ChildFailed(JobFailed, Fail):

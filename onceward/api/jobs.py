@@ -1,5 +1,6 @@
 """Operations on jobs: claim, complete, fail, find, cancel and settle."""
 
+from collections.abc import Sequence
 from typing import Annotated, Any, Literal, Protocol
 
 import msgspec
@@ -269,6 +270,13 @@ class Job(JobOptionsView, frozen=True):
         return self.state in ENDED
 
 
+class AttemptWithError(Protocol):
+    """The values of a failed attempt that errors of callers have."""
+
+    @property
+    def type(self) -> str: ...
+
+
 class JobWithResult(Protocol):
     """The values of a job that its result depends on."""
 
@@ -280,6 +288,8 @@ class JobWithResult(Protocol):
     def reason(self) -> str: ...
     @property
     def result(self) -> Any: ...
+    @property
+    def history(self) -> Sequence[AttemptWithError]: ...
 
 
 def result_of(id_: str, job: JobWithResult, converter: Converter | None) -> Any:
@@ -300,6 +310,7 @@ def result_of(id_: str, job: JobWithResult, converter: Converter | None) -> Any:
             queue=job.queue,
             state=job.state,
             reason=job.reason,
+            type=job.history[-1].type if job.history and job.state != "cancelled" else "",
         )
     if converter is None:
         return job.result

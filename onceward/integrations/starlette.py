@@ -8,7 +8,7 @@ install(web, app, path="/onceward", auth=Auth(dev=True))
 import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from typing import Any
+from typing import Any, Unpack
 
 try:
     from starlette.applications import Starlette
@@ -21,7 +21,7 @@ from starlette.responses import Response
 from starlette.websockets import WebSocket
 
 from onceward import App, BadInput, OncewardError
-from onceward.web import Auth, Server, problem
+from onceward.web import Auth, Server, ServerKeywords, problem
 
 __all__ = ["current_app", "install", "lifespan", "respond"]
 
@@ -37,7 +37,7 @@ def install(
     path: str = "",
     auth: Auth | None = None,
     work: bool = True,
-    **options: Any,
+    **options: Unpack[ServerKeywords],
 ) -> None:
     """Run an application with a web application: it starts and stops with the lifespan of `web`,
     and its errors become problem documents. Call it once, before `web` starts.

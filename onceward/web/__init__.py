@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from onceward.web.pages import ISOLATED, Pages
     from onceward.web.routes import Route
     from onceward.web.serve import serve as run_server
-    from onceward.web.server import Server, insist_dev, insist_local
+    from onceward.web.server import Server, ServerKeywords, insist_dev, insist_local
     from onceward.web.sessions import insist_own_page
     from onceward.web.settings import Settings
     from onceward.web.site import Site
@@ -28,6 +28,7 @@ __all__ = [
     "Response",
     "Route",
     "Server",
+    "ServerKeywords",
     "Settings",
     "Site",
     "insist_dev",
@@ -58,6 +59,7 @@ __getattr__ = lazy(
         "Route": "onceward.web.routes",
         "run_server": "onceward.web.serve:serve",
         "Server": "onceward.web.server",
+        "ServerKeywords": "onceward.web.server",
         "Settings": "onceward.web.settings",
         "Site": "onceward.web.site",
     },

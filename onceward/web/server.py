@@ -5,7 +5,7 @@ import logging
 from collections.abc import Collection, Coroutine, Sequence
 from functools import cached_property
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Self, TypedDict, TypeVar
 
 from onceward import limits
 from onceward.app import App
@@ -54,6 +54,20 @@ CROWDED = "connections_refused"
 _CALM = 0.9  # fraction of the connections at the last rejection; the alarm ends below it
 _COUNTED = "onceward.counted"
 """Set in the scope of a request that was counted for its caller."""
+
+
+class ServerKeywords(TypedDict, total=False):
+    """The options of `Server`, except `work`."""
+
+    telemetry: bool
+    append_id: bool
+    origins: Collection[str]
+    frame_rate: float
+    request_rate: float
+    request_burst: int
+    metrics_auth: bool
+    connections: Connections | None
+    settings: Sequence[Setting]
 
 
 class Server:

@@ -60,21 +60,24 @@ async def test_a_body_or_a_result_can_be_a_pydantic_model(client: Client) -> Non
 
 
 async def test_a_result_is_typed_or_an_error_with_the_reason(client: Client) -> None:
-    done, failed, waiting = [(await client.send("sums", n, key=str(n))).id for n in range(3)]
-    claims = {claim.id: claim for claim in await client.jobs.claim("sums", max=2)}
-    await client.jobs.complete(done, claims[done].token, result={"total": 7})
-    await client.jobs.fail(failed, claims[failed].token, "too large", final=True)
+    queues = ("done", "failed", "waiting")
+    done, failed, waiting = [(await client.send(queue, 1, key="k")).id for queue in queues]
+    [claim] = await client.jobs.claim("done")
+    await client.jobs.complete(done, claim.token, result={"total": 7})
+    [claim] = await client.jobs.claim("failed")
+    await client.jobs.fail(failed, claim.token, "too large", final=True, type="Big")
     assert await client.jobs.result(done) == {"total": 7}
     assert await client.jobs.result(done, Sum) == Sum(7)
     with pytest.raises(BadInput, match=r"result: expected array, got object"):
         await client.jobs.result(done, list[int])
-    with pytest.raises(JobFailed, match="of 'sums' failed: too large") as error:
+    with pytest.raises(JobFailed, match="of 'failed' failed: too large") as error:
         await client.jobs.result(failed, timeout_s=20)
     assert (error.value.id, error.value.state, error.value.reason) == (
         failed,
         "failed",
         "too large",
     )
+    assert error.value.type == "Big"
     with pytest.raises(NotEnded, match="it is queued"):
         await client.jobs.result(waiting, timeout_s=0)
     with pytest.raises(BadInput, match="cannot be converted"):

@@ -164,7 +164,7 @@ async def main(names: Sequence[str]) -> None:
     try:
         print(many, await app.result(receipt.id, timeout=1.5))  # mistake: time limit
     except JobFailed as error:
-        print(error.id, error.state, error.reasons)  # mistake: attribute of an error
+        print(error.id, error.state, error.type, error.reasons)  # mistake: attribute of an error
 
 
 async def save(tx: Transaction) -> str:

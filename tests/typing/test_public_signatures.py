@@ -14,12 +14,15 @@ from typing import (
     is_typeddict,
 )
 
+import pytest
+
 from onceward.api import OPERATIONS
 from onceward.app import App
 from onceward.client import Client
 from onceward.client.rooms.acts import ActMembers
 from onceward.client.work import Worker, WorkerKeywords
 from onceward.tables.operations import FUNCTIONS as ACTS
+from onceward.web import Server, ServerKeywords
 from tests.server_process import ROOT
 from tests.test_surface import PUBLIC
 
@@ -105,10 +108,16 @@ def test_the_members_of_acts_are_those_of_the_requests() -> None:
     assert set(ActMembers.__annotations__) == fields
 
 
-def test_the_options_of_workers_are_those_of_the_class() -> None:
-    options = [
+@pytest.mark.parametrize(
+    ("keywords", "class_", "others"),
+    [(WorkerKeywords, Worker, set()), (ServerKeywords, Server, {"work"})],
+)
+def test_options_that_are_passed_on_are_those_of_the_class(
+    keywords: Any, class_: type, others: set[str]
+) -> None:
+    options = {
         parameter.name
-        for parameter in inspect.signature(Worker.__init__).parameters.values()
+        for parameter in inspect.signature(class_).parameters.values()
         if parameter.kind is parameter.KEYWORD_ONLY
-    ]
-    assert sorted(WorkerKeywords.__annotations__) == sorted(options)
+    }
+    assert set(keywords.__annotations__) == options - others

@@ -247,6 +247,8 @@ async def test_without_a_result_there_is_an_error_with_the_reason(state: str, te
             assert (error.value.id, error.value.queue) == (receipt.id, "q")
             assert error.value.state == state
             assert error.value.reason in error.value.message
+            types = {"failed": "Fail", "in_doubt": "InDoubt", "cancelled": ""}
+            assert error.value.type == types[state]
             assert f"job {receipt.id} of 'q' {text}: " in error.value.message
             assert {
                 "failed": "no such account",

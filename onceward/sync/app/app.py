@@ -51,6 +51,7 @@ class App(Root[AsyncApp]):
         node_lease_s: float = limits.NODE_LEASE_MS / 1000,
         drain_s: float = limits.DRAIN_S,
         threads: int = limits.THREADS_DEFAULT,
+        redact: Callable[[str], str] | None = None,
         outward: Outward | None = None,
         server_key: str | Sequence[str] | None = None,
         store: Callable[[Engine], Store] = Store,
@@ -65,6 +66,7 @@ class App(Root[AsyncApp]):
                 node_lease_s=node_lease_s,
                 drain_s=drain_s,
                 threads=threads,
+                redact=redact,
                 outward=outward,
                 server_key=server_key,
                 store=store,
@@ -126,6 +128,7 @@ class App(Root[AsyncApp]):
         lease_s: float = 30.0,
         concurrency: int = 16,
         batch: int = 0,
+        examples: Sequence[Any] = (),
         **settings: Unpack[QueueKeywords],
     ) -> Declare:
         """Run a function on the jobs of a queue: `def fn(job: Job)`. It returns the result of the
@@ -133,7 +136,12 @@ class App(Root[AsyncApp]):
         return declares(
             self,
             self._target.handler(
-                queue, lease_s=lease_s, concurrency=concurrency, batch=batch, **settings
+                queue,
+                lease_s=lease_s,
+                concurrency=concurrency,
+                batch=batch,
+                examples=examples,
+                **settings,
             ),
         )
 
@@ -161,8 +169,8 @@ class App(Root[AsyncApp]):
         url: str | Source,
         *,
         name: str | None = None,
-        poll_s: float = 0.02,
-        idle_poll_s: float = 0.25,
+        poll_s: float | None = None,
+        idle_poll_s: float | None = None,
         notify: bool = False,
     ) -> None:
         """Accept messages from an outbox: rows that your transactions add with

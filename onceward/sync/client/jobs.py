@@ -57,6 +57,8 @@ class Jobs(Facade[AsyncJobs]):
         retry_after_s: float | None = None,
         not_before_s: float = 0.0,
         final: bool = False,
+        type: str = "",
+        traceback: str = "",
     ) -> api.JobOutcome:
         """Fail an attempt of a job."""
         return self._portal.run(
@@ -67,6 +69,8 @@ class Jobs(Facade[AsyncJobs]):
                 retry_after_s=retry_after_s,
                 not_before_s=not_before_s,
                 final=final,
+                type=type,
+                traceback=traceback,
             )
         )
 
