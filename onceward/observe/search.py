@@ -11,14 +11,16 @@ from typing import NamedTuple
 import msgspec
 
 from onceward import limits
+from onceward.api.jobs import JobSummary
 from onceward.engine.base import Record
 from onceward.errors import OncewardError
-from onceward.job_options import NO_OPTIONS, JobOptions
+from onceward.job_options import NO_OPTIONS, JobOptions, shown_options
 from onceward.json_values import decode
 from onceward.schedule import Dedupe, job_partition, state_of
 from onceward.store import Store
 
 _JOB = "#job"
+_REASON_CHARS = 300
 
 
 class Line(msgspec.Struct):
@@ -130,3 +132,21 @@ def _line(record: Record) -> Line | None:
     except OncewardError:
         return None  # damaged: `onceward db check` reports it
     return line
+
+
+def summary(id_: str, line: Line) -> JobSummary:
+    """A job as lists show it."""
+    return JobSummary(
+        id_,
+        line.queue,
+        line.state,
+        line.key,
+        line.caller,
+        line.created_ms,
+        line.due_ms,
+        line.ended_ms,
+        line.attempt,
+        line.worker,
+        line.reason[:_REASON_CHARS],
+        **shown_options(line.options, line.attempts_max),
+    )

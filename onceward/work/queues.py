@@ -4,9 +4,14 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any, Unpack
 
+import msgspec
+
+from onceward import limits
 from onceward.api.arguments import in_milliseconds
+from onceward.api.jobs import FindJobs, JobPage
 from onceward.api.queues import QueueKeywords
 from onceward.errors import BadInput
+from onceward.observe import search
 from onceward.schedule import Job, QueueSettings, Schedule
 from onceward.schedule.settings_cache import SettingsCache
 from onceward.store import Store
@@ -59,6 +64,35 @@ class Queues:
     async def resume(self, queue: str) -> None:
         """Start jobs of a paused queue again. Idempotent."""
         await self.configure(queue, paused=False)
+
+    async def jobs(
+        self,
+        *,
+        queue: str | None = None,
+        state: str | None = None,
+        text: str = "",
+        after: str = "",
+        limit: int = 50,
+    ) -> JobPage:
+        """The jobs of a queue and in a state, the newest first; those with `text` in their id, key
+        or order key. `after` is `next` of the previous page. A page ends after half a second, so it
+        may have few jobs and a `next`. Raises `BadInput`."""
+        given = {"queue": queue, "state": state, "text": text, "limit": limit}
+        try:
+            asked = msgspec.convert({n: v for n, v in given.items() if v is not None}, FindJobs)
+        except msgspec.ValidationError as error:
+            raise BadInput(f"this does not select jobs: {error}") from error
+        store = self._store
+        page = await search.newest(
+            store,
+            self._schedule.slots,
+            asked.fits,
+            before=after or None,
+            most=asked.limit,
+            until_ns=store.clock.elapsed_ns() + limits.PAGE_MS * 1_000_000,
+        )
+        found = [search.summary(id_, line) for id_, line in page.found]
+        return JobPage(found, page.scanned, page.next)
 
     async def failed(self, queue: str, *, after: str = "", limit: int = 100) -> list[FailedJob]:
         """The failed jobs of a queue and those in doubt, the oldest failure first; continue with

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Unpack
 
+from onceward.api.jobs import JobPage
 from onceward.api.queues import QueueKeywords
 from onceward.schedule import Job, QueueSettings
 from onceward.store.user_records import SyncTransaction
@@ -32,6 +33,22 @@ class Queues(Facade[AsyncQueues]):
     def resume(self, queue: str) -> None:
         """Start jobs of a paused queue again. Idempotent."""
         return self._portal.run(self._target.resume(queue))
+
+    def jobs(
+        self,
+        *,
+        queue: str | None = None,
+        state: str | None = None,
+        text: str = "",
+        after: str = "",
+        limit: int = 50,
+    ) -> JobPage:
+        """The jobs of a queue and in a state, the newest first; those with `text` in their id, key
+        or order key. `after` is `next` of the previous page. A page ends after half a second, so it
+        may have few jobs and a `next`. Raises `BadInput`."""
+        return self._portal.run(
+            self._target.jobs(queue=queue, state=state, text=text, after=after, limit=limit)
+        )
 
     def failed(self, queue: str, *, after: str = "", limit: int = 100) -> list[FailedJob]:
         """The failed jobs of a queue and those in doubt, the oldest failure first; continue with

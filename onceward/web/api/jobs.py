@@ -267,7 +267,7 @@ async def list_(call: Call, asked: api.FindJobs) -> api.JobPage:
         return asked.fits(id_, line)
 
     page = await _newest(call, fits, before, asked.limit)
-    found = [_summary(id_, line) for id_, line in page.found]
+    found = [search.summary(id_, line) for id_, line in page.found]
     return api.JobPage(found, scanned, call.seal(page.next))
 
 
@@ -416,7 +416,7 @@ async def _by_key(call: Call, key: str, asked: api.FindJobs) -> api.JobPage:
             jobs = await tx.get_many([job_key(one.id) for one in known], Line)
             pairs = zip(known, jobs, strict=True)
             return [
-                _summary(one.id, job)
+                search.summary(one.id, job)
                 for one, job in pairs
                 if job is not None and asked.fits(one.id, job)
             ]
@@ -445,23 +445,6 @@ async def _effect(call: Call, tx: Transaction, effect: Effect) -> api.JobEffect:
         elif _works(call, job.queue):
             shown.queue, shown.state = job.queue, job.state
     return shown
-
-
-def _summary(id_: str, line: Line) -> api.JobSummary:
-    return api.JobSummary(
-        id_,
-        line.queue,
-        line.state,
-        line.key,
-        line.caller,
-        line.created_ms,
-        line.due_ms,
-        line.ended_ms,
-        line.attempt,
-        line.worker,
-        line.reason[:_REASON_CHARS],
-        **shown_options(line.options, line.attempts_max),
-    )
 
 
 async def _nothing(tx: Transaction) -> None:
