@@ -305,6 +305,7 @@ class App:
         name: str | None = None,
         poll_s: float | None = None,
         idle_poll_s: float | None = None,
+        lease_s: float | None = None,
         notify: bool = False,
     ) -> None:
         """Accept messages from an outbox: rows that your transactions add with
@@ -318,10 +319,11 @@ class App:
             poll_s: The polling interval while rows arrive, and for ten seconds after that. Default:
                 0.02.
             idle_poll_s: The polling interval after that. Default: 0.25.
+            lease_s: When another node takes over after a crash. Default: 6.
             notify: Wake up on NOTIFY, which the migration with `--notify` sends (PostgreSQL).
         """
         self._must_be_stopped("declare outboxes")
-        box = sql_outbox_of(url, name, poll_s, idle_poll_s, notify)
+        box = sql_outbox_of(url, name, poll_s, idle_poll_s, lease_s, notify)
         if box.name in self._declared.outboxes:
             raise BadInput(
                 f"the outbox {box.name!r} is already declared; declare it once, or use another name"

@@ -40,6 +40,7 @@ class Outbox:
     woken: asyncio.Event
     poll_s: float
     idle_poll_s: float
+    lease_ms: int = limits.OUTBOX_LEASE_MS
 
 
 def sql_outbox_of(
@@ -47,12 +48,15 @@ def sql_outbox_of(
     name: str | None,
     poll_s: float | None,
     idle_poll_s: float | None,
+    lease_s: float | None,
     notify: bool,
 ) -> Outbox:
     """The declaration of an outbox. Raises `BadInput`."""
     poll_s = limits.OUTBOX_POLL_S if poll_s is None else poll_s
     idle_poll_s = limits.OUTBOX_IDLE_POLL_S if idle_poll_s is None else idle_poll_s
-    for what, seconds in (("poll_s", poll_s), ("idle_poll_s", idle_poll_s)):
+    lease_s = limits.OUTBOX_LEASE_MS / 1000 if lease_s is None else lease_s
+    times = (("poll_s", poll_s), ("idle_poll_s", idle_poll_s), ("lease_s", lease_s))
+    for what, seconds in times:
         if not milliseconds(seconds, what, limits.OUTBOX_POLL_S_MAX):
             raise BadInput(f"{what} must be more than 0 seconds")
     woken = asyncio.Event()
@@ -60,7 +64,7 @@ def sql_outbox_of(
     if not isinstance(source, Source):
         source = source_of(source, woken.set if notify else None)
     admit_name(source.name if name is None else name)
-    return Outbox(name or source.name, source, woken, poll_s, idle_poll_s)
+    return Outbox(name or source.name, source, woken, poll_s, idle_poll_s, int(lease_s * 1000))
 
 
 def own_outbox(url: str) -> Outbox:
@@ -161,10 +165,11 @@ class Drainer:
     async def _turn(self) -> float:
         """Accept the next rows; returns the pause until the next turn."""
         now_ms = self._store.clock.now_ms()
-        if self._until_ms - now_ms < limits.OUTBOX_LEASE_MS * 2 // 3:
+        lease_ms = self._box.lease_ms
+        if self._until_ms - now_ms < lease_ms * 2 // 3:
             until_ms = await self._store.run(self._take)
             if until_ms is not None:
-                return min(max(until_ms - now_ms, 1) / 1000, limits.OUTBOX_LEASE_MS / 3000)
+                return min(max(until_ms - now_ms, 1) / 1000, lease_ms / 3000)
         if self._pending:
             await self._delete([(*row, None) for row in self._pending])
         now_ns = self._store.clock.elapsed_ns()
@@ -228,7 +233,7 @@ class Drainer:
             tx.put(self._key, Drain(self._token, self._node, 0, held.accepted))
 
     def _write(self, tx: Transaction, accepted: Sequence[tuple[int, str]]) -> None:
-        until_ms = tx.now_ms + limits.OUTBOX_LEASE_MS
+        until_ms = tx.now_ms + self._box.lease_ms
         tx.put(self._key, Drain(self._token, self._node, until_ms, tuple(accepted)))
         self._until_ms = until_ms
 

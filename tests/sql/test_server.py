@@ -259,6 +259,7 @@ async def test_after_a_stop_no_task_is_left_and_the_lease_is_free() -> None:
         ("sqlite:///shop.db", {"name": "x" * 300}, "the name of an outbox"),
         ("sqlite:///shop.db", {"poll_s": 0}, "poll_s must be more than 0"),
         ("sqlite:///shop.db", {"idle_poll_s": "soon"}, "idle_poll_s must be"),
+        ("sqlite:///shop.db", {"lease_s": 0}, "lease_s must be more than 0"),
         ("postgresql://u:secret@h/shop?schema=A;B", {}, "invalid schema name"),
     ],
 )

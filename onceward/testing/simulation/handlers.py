@@ -70,11 +70,11 @@ class Outside:
 
     def __init__(self, world: OutsideWorld, node: Node) -> None:
         self._world = world
-        self._node = node
+        self.node = node
 
     def note(self, what: str, id_: str, value: Any = None) -> None:
         """Record an effect immediately."""
-        self._world.effects.append(Effect(what, id_, value, self._node.name))
+        self._world.effects.append(Effect(what, id_, value, self.node.name))
 
     async def call(self, what: str, id_: str, value: Any = None) -> str:
         """Make a call that takes effect each time; returns a receipt."""
@@ -109,7 +109,7 @@ class Outside:
         await self._travel()
 
     async def _travel(self) -> None:
-        await asyncio.sleep(self._node.random.random() * 0.2)
+        await asyncio.sleep(self.node.random.random() * 0.2)
 
 
 @dataclass(frozen=True, slots=True)
