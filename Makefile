@@ -46,7 +46,7 @@ install_self = @$(1)/bin/python -m pip install $(PIP_QUIET) --no-build-isolation
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help walk modules records prose generate demo demo-crash test test-versions coverage check lint types tidy deps audit package bundle size bench bench-local bench-peers bench-engine bench-schedule bench-postgres bench-work bench-poison \
+.PHONY: help walk modules records prose generate demo demo-crash test test-versions coverage check lint types tidy deps audit package bundle size bench bench-local bench-peers bench-engine bench-schedule bench-postgres bench-work bench-enqueue bench-poison \
 	bench-http bench-rooms bench-seats bench-timers soak-kill soak-inbox soak-server soak-workers soak-postgres soak-schedule soak-locks soak-openapi soak-seats soak-rooms soak-fuzz soak-timers soak-credit soak-console soak-browser \
 	soak-simulate soak-proof soak-power soak-anonymous soak-chaos soak-mutants pictures docs lock clean
 
@@ -142,6 +142,9 @@ bench-poison: $(DEV) ## healthy jobs beside as many that fail
 
 bench-work: $(BENCH) ## jobs accepted and done, against huey, DBOS, procrastinate and pgmq
 	@.venv-bench/bin/python -m benchmarks --only accept,work --seconds 5 --minutes 60 --no-page
+
+bench-enqueue: $(BENCH) ## jobs enqueued in transactions of the application, against procrastinate, DBOS, pgmq and pgqueuer
+	@.venv-bench/bin/python -m benchmarks.enqueue
 
 bench-http: $(BENCH) ## over HTTP on one core, against FastAPI, and Celery with Valkey behind it
 	@.venv-bench/bin/python -m benchmarks.http

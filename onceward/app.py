@@ -312,12 +312,10 @@ class App:
         `onceward.sql.enqueue` or in SQL. Each committed row becomes one job. Raises `BadInput`.
 
         Args:
-            url: The database of the outbox: `postgresql://…` or `sqlite:///shop.db`. Tests can pass
-                a source of their own.
+            url: `postgresql://…` or `sqlite:///shop.db`. Tests can pass a source.
             name: One node at a time reads the outbox with this name. Default: host and path of the
                 URL. Set it if nodes use different URLs of one database.
-            poll_s: The polling interval while rows arrive, and for ten seconds after that. Default:
-                0.02.
+            poll_s: The polling interval for ten seconds after the last row. Default: 0.02.
             idle_poll_s: The polling interval after that. Default: 0.25.
             lease_s: When another node takes over after a crash. Default: 6.
             notify: Wake up on NOTIFY, which the migration with `--notify` sends (PostgreSQL).

@@ -21,7 +21,7 @@ from onceward.sql.records import Drain, admit_name, drain_key
 from onceward.sql.sources import PostgresSource, Removal, Source, source_of
 from onceward.store import Store
 from onceward.store.transaction import Transaction
-from onceward.work.inbox import ACCEPT_WRITES, Inbox
+from onceward.work.inbox import ACCEPT_WRITES, PLAIN_WRITES, Inbox
 from onceward.work.intake import Intake
 
 logger = logging.getLogger("onceward.sql")
@@ -244,7 +244,7 @@ class Drainer:
             return None
         found = _Verdicts()
         size_bytes = 0
-        asked = [self._arguments(row) for row in rows[: limits.COMMIT_WRITES_MAX // ACCEPT_WRITES]]
+        asked = [self._arguments(row) for row in rows[: limits.COMMIT_WRITES_MAX // PLAIN_WRITES]]
         reads = [
             key
             for message in asked
@@ -254,7 +254,9 @@ class Drainer:
         await tx.fetch(reads)
         for row, message in zip(rows, asked, strict=False):
             size_bytes += len(row.body)
-            full = tx.size + ACCEPT_WRITES >= limits.COMMIT_WRITES_MAX
+            shared = not isinstance(message, str) and message[2]["options"].shared
+            writes = ACCEPT_WRITES if shared else PLAIN_WRITES
+            full = tx.size + writes >= limits.COMMIT_WRITES_MAX
             if found.count and (full or size_bytes > limits.OUTBOX_COMMIT_BYTES):
                 break
             found.count += 1
