@@ -13,6 +13,11 @@ class JobContext(NamedTuple):
     attempt: int
 
 
+def about(id_: str, queue: str, attempt: int) -> dict[str, object]:
+    """The attributes of a log record about an attempt, as `extra`."""
+    return JobContext(id_, queue, attempt)._asdict()
+
+
 RUNNING: ContextVar[JobContext | None] = ContextVar("running", default=None)
 """The attempt that the current task or thread runs."""
 

@@ -34,7 +34,7 @@ from onceward.errors import (
     StaleToken,
 )
 from onceward.functions import name_of
-from onceward.job_context import RUNNING, JobContext
+from onceward.job_context import RUNNING, JobContext, about
 from onceward.keys import shown_key
 from onceward.reasons import leaves
 from onceward.schedule import (
@@ -197,7 +197,8 @@ class Attempt:
 
     def _goes_on(self, one: Held) -> bool:
         if one.lease.over and not one.ended:
-            logger.warning("job %s: lost its lease in attempt %d", *_name(one))
+            text = "job %s: lost its lease in attempt %d"
+            logger.warning(text, *_name(one), extra=_about(one.claim))
             one.ended = True
         return not one.ended
 
@@ -412,13 +413,15 @@ class Attempt:
             *_name(one),
             _CONFLICTS_TOLD,
             [shown_key(key) for key in found],
+            extra=_about(one.claim),
         )
 
     def _over(self, one: Held, why: Exception) -> bool:
         one.ended = True
         one.lease.close()
         level = logging.INFO if isinstance(why, StaleToken | NoSuchJob) else logging.WARNING
-        logger.log(level, "job %s in attempt %d: %s", *_name(one), why)
+        text = "job %s in attempt %d: %s"
+        logger.log(level, text, *_name(one), why, extra=_about(one.claim))
         return True
 
     async def _fail(self, one: Held, error: BaseException) -> None:
@@ -488,6 +491,10 @@ class Attempt:
             await work
         except OncewardError as error:
             self._over(one, error)
+
+
+def _about(claim: Claim) -> dict[str, object]:
+    return about(claim.id, claim.queue, claim.attempt)
 
 
 def _name(one: Held) -> tuple[str, int]:

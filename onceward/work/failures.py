@@ -7,6 +7,7 @@ from typing import Any
 
 from onceward import limits
 from onceward.errors import OncewardError
+from onceward.job_context import about
 from onceward.reasons import reason_of, reason_text, traceback_of, traceback_text
 from onceward.redaction import redact
 from onceward.repeats import Repeats
@@ -75,7 +76,7 @@ class Failures:
                 f" ({left_out} more since the last traceback)" if left_out else "",
             ),
             None if exc_info is None else (type(exc_info), exc_info, exc_info.__traceback__),
-            extra={"job_id": claim.id, "queue": claim.queue, "attempt": claim.attempt},
+            extra=about(claim.id, claim.queue, claim.attempt),
             sinfo=stack_info,
         )
         if logger.isEnabledFor(level):

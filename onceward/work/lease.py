@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from onceward import limits
 from onceward.errors import NoSuchJob, OncewardError, StaleToken
+from onceward.job_context import about
 from onceward.schedule import Claim, Schedule
 from onceward.store import Store
 from onceward.store.transaction import Transaction
@@ -86,7 +87,11 @@ class Lease:
         except Exception as error:
             if not isinstance(error, OncewardError | TimeoutError):
                 logger.error(
-                    "job %s: cannot renew its lease: %s", self.claim.id, error, exc_info=error
+                    "job %s: cannot renew its lease: %s",
+                    self.claim.id,
+                    error,
+                    exc_info=error,
+                    extra=about(self.claim.id, self.claim.queue, self.claim.attempt),
                 )
             # Retry soon while the lease lasts, and always at its end.
             left_ms = (self._until_ns - self._store.clock.elapsed_ns()) / 1e6

@@ -136,7 +136,9 @@ async def test_a_renewal_that_failed_is_tried_again_before_the_lease_is_over() -
 
 
 @virtual
-async def test_a_worker_that_was_stopped_for_longer_than_its_lease_commits_nothing() -> None:
+async def test_a_worker_that_was_stopped_for_longer_than_its_lease_commits_nothing(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     apps = Apps()
     app, other = apps.make(node_lease_s=2), apps.make(node_lease_s=2)
     acted: list[str] = []
@@ -167,6 +169,8 @@ async def test_a_worker_that_was_stopped_for_longer_than_its_lease_commits_nothi
     assert acted == ["first by app", "second by other"], "who was stopped does not act any more"
     assert apps.value(EFFECT) == "other"
     assert len(apps.commits_of(EFFECT)) == 1
+    lost: Any = [one for one in caplog.records if "lost its lease" in one.getMessage()]
+    assert [(one.job_id, one.queue, one.attempt) for one in lost] == [(id_, "q", 1)]
     await other.stop()
 
 
