@@ -31,7 +31,7 @@ _OPTIONS = (
 )
 _DRAIN_S = 3.0
 # After the time to drain, for a process whose event loop is blocked.
-_KILL_S = 20.0
+_KILL_S = 10.0
 _POLL_S = 0.25
 _SETTLE_S = 0.05
 # The exit code of a child whose application cannot be imported.

@@ -42,6 +42,10 @@ async def order(job):
 """
 
 
+# On a busy machine, a process may take long to stop.
+PATIENT = "import sys; from onceward.cli import dev, main; dev._KILL_S = 300.0; sys.exit(main())"
+
+
 class Dev:
     """`onceward dev` in a folder."""
 
@@ -60,7 +64,7 @@ class Dev:
 
 
 async def started(folder: Path, *options: str) -> Dev:
-    arguments = [*ONCEWARD, "dev", "shop:app", *options]
+    arguments = [sys.executable, "-c", PATIENT, "dev", "shop:app", *options]
     return Dev(
         await asyncio.create_subprocess_exec(
             *arguments,
