@@ -13,6 +13,7 @@ from typing import Any
 
 from onceward import limits
 from onceward.errors import BadInput, EngineStopped, OncewardError, QueueFull
+from onceward.metric_table import METRICS
 from onceward.quantities import milliseconds
 from onceward.reasons import reason_of, reason_text
 from onceward.schedule import Schedule
@@ -110,6 +111,8 @@ class Drainer:
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
+        for verdict in METRICS["outbox_rows"].labels["verdict"]:
+            self._store.meters.counter("outbox_rows", outbox=self._box.name, verdict=verdict)
         self._task = asyncio.create_task(self._run(), name="onceward-outbox")
 
     async def stop(self) -> None:

@@ -92,6 +92,8 @@ async def test_rows_that_cannot_be_accepted_move_aside_and_the_others_are_accept
         await table.emptied.wait()
         await app.wait((await app.send("q", "first", key="same")).id)
         assert app.meters.total("outbox_rows", outbox="table", verdict="failed") == len(bad)
+        verdicts = {labels["verdict"] for labels, _ in app.meters.labelled("outbox_rows")}
+        assert verdicts == {"accepted", "failed"}  # both exist before their first event
     assert runs[-1] == "first"
     assert set(table.failed) == set(bad)
     for message, words in bad.items():
