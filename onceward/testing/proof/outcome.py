@@ -103,6 +103,14 @@ def _json(names: Names, value: Any) -> str:
     return json.dumps(names.plain(value), sort_keys=True)
 
 
+def without_results(outcome: Lines) -> Lines:
+    """An outcome without the results of jobs, for runs in which an operator has entered some."""
+    plain: Lines = Counter()
+    for line, count in outcome.items():
+        plain[line.partition(", result ")[0] if line.startswith("job ") else line] += count
+    return plain
+
+
 def difference(found: Lines, allowed: Iterable[Lines]) -> tuple[list[str], list[str]]:
     """The lines that the nearest allowed outcome has and `found` lacks, and those that only
     `found` has."""

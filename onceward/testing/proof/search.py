@@ -15,7 +15,7 @@ from onceward.app import App
 from onceward.errors import BadInput
 from onceward.testing.app import load
 from onceward.testing.proof.messages import Sender, draw
-from onceward.testing.proof.outcome import Lines, difference, outcome_of
+from onceward.testing.proof.outcome import Lines, difference, outcome_of, without_results
 from onceward.testing.proof.scenario import Order, Program, shared
 from onceward.testing.proof.services import Services, intercepted
 from onceward.testing.proof.timeline import timeline
@@ -51,6 +51,8 @@ class Run:
     """What a run has shown."""
 
     outcome: Lines
+    settled: bool
+    """Whether an operator has entered results."""
     error: Violation | None
     fired: list[str]
     events: list[tuple[int, str]]
@@ -176,6 +178,7 @@ class Proof:
         events += [(at_ns, f"FAULT {name}") for at_ns, name in world.fired]
         return Run(
             outcome,
+            program.settled,
             error,
             [name for _, name in world.fired],
             sorted(events, key=lambda one: one[0]),
@@ -191,9 +194,11 @@ class Proof:
         """Why a run is wrong; empty if it is right."""
         if run.error is not None:
             return str(run.error)
-        while run.outcome not in self._allowed[key_of(case)]:
+        known = without_results if run.settled else Lines
+        while known(run.outcome) not in map(known, self._allowed[key_of(case)]):
             if not self._refer(make, case):
-                missing, extra = difference(run.outcome, self._allowed[key_of(case)])
+                allowed = map(known, self._allowed[key_of(case)])
+                missing, extra = difference(known(run.outcome), allowed)
                 return "\n".join(
                     ["no run without faults ends like this:"]
                     + [f"  expected: {line}" for line in missing[:3]]
