@@ -124,7 +124,7 @@ def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _no_constant(name: str) -> Any:
-    raise BadInput(f"{name} is not a valid JSON number", code="not_a_number")
+    raise BadInput(f"{name} is not a valid JSON number; send it as text", code="not_a_number")
 
 
 @cache

@@ -405,7 +405,7 @@ class Rooms:
         seq = head.seq if at is None else at
         if not head.floor <= seq <= head.seq:
             raise HistoryGone(
-                f"the room {id_!r} can be loaded at {head.floor} to {head.seq}",
+                f"the room {id_!r} can be loaded at {head.floor} to {head.seq}; use one of these",
                 floor=head.floor,
                 seq=head.seq,
             )

@@ -102,7 +102,7 @@ class Seats:
             )
         known, head = await tx.get(info_key(id_), Info), await tx.get(head_key(id_), Head)
         if known is not None and head is not None and head.phase != "closed":
-            raise BadInput(f"table {id_!r} already exists", code="table_exists", id=id_)
+            raise BadInput(f"table {id_!r} exists; choose another id", code="table_exists", id=id_)
         info = Info(self._ids.new(), policy, tx.now_ms, game, by, meta or {})
         sitting = await self._rounds.make(tx, id_, info)
         await sitting.save()

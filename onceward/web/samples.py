@@ -60,6 +60,7 @@ _ARGUMENTS: dict[str, dict[str, Any]] = {
     "jobs.fail": {"reason": "the printer is offline", "retry_after_s": 60},
     "jobs.extend": {"lease_s": 30},
     "jobs.get": {"wait_s": 20},
+    "jobs.emit": {"event": "approval", "value": {"ok": True}, "key": "click-7"},
     "jobs.retry": {"key": "retry-7"},
     "jobs.settle": {"step": "pay", "done": True, "result": {"payment": "p-77"}, "key": "settle-7"},
     "jobs.list": {"queue": "orders", "state": "failed"},
@@ -162,7 +163,7 @@ def example(operation: Operation[Any]) -> list[tuple[Argument, Any]]:
             found.append((one, shown[one.name]))
         elif one.required:
             names = (f"{operation.noun}.{one.name}", one.name)
-            found.append((one, next((_VALUES[name] for name in names if name in _VALUES), "…")))
+            found.append((one, next((_VALUES[name] for name in names if name in _VALUES), "VALUE")))
     return found
 
 

@@ -20,10 +20,13 @@ from onceward.sync import App
 from tests.needs import need
 from tests.server_process import ServerProcess, environment, free_port
 
+# From Python 3.12 on, a process with threads warns of a fork.
+QUIET = ("-W", "ignore::DeprecationWarning")
+
 
 def run(program: str, folder: Path, *arguments: str) -> list[str]:
     done = subprocess.run(
-        [sys.executable, "-c", program, *arguments],
+        [sys.executable, *QUIET, "-c", program, *arguments],
         cwd=folder,
         env=environment(),
         capture_output=True,
@@ -244,7 +247,7 @@ def gunicorn(folder: Path, url: str) -> Iterator[str]:
     need("gunicorn")
     folder.joinpath("shop.py").write_text(SHOP)
     port = free_port()
-    command = [sys.executable, "-m", "gunicorn", "--preload", "--workers", "4"]
+    command = [sys.executable, *QUIET, "-m", "gunicorn", "--preload", "--workers", "4"]
     command += ["--bind", f"127.0.0.1:{port}", "--no-control-socket", "shop:web"]
     ready = threading.Event()
     with subprocess.Popen(
