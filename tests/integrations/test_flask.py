@@ -72,7 +72,7 @@ def test_it_starts_on_first_use_and_again_after_it_was_closed() -> None:
         assert jobs.app is jobs.app
         first.close()
         first.close()
-        assert jobs.send("names", "ann").state == "queued"
+        assert jobs.app.result(jobs.send("names", "ann").id) == "shop ann"
 
 
 @pytest.mark.parametrize(

@@ -71,7 +71,7 @@ def test_a_worker_runs_plain_functions_in_threads(client: Client) -> None:
     worker.stop()
     running.join(60)
     assert not running.is_alive()
-    with pytest.raises(BadInput, match="must be an async function"):
+    with pytest.raises(BadInput, match="the handler of a worker must be"):
         client.worker("q", 3)  # type: ignore[arg-type]
 
 
