@@ -403,7 +403,9 @@ class App:
 
     def _must_run(self) -> None:
         task = self.node.task
-        self._life.must_run(task is not None and not task.done())
+        alive = task is not None and not task.done()
+        if not alive or asyncio.get_running_loop() is not self._life.loop:
+            self._life.must_run(alive)
 
     def _must_be_stopped(self, what: str) -> None:
         if self._life.running:

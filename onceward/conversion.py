@@ -112,8 +112,10 @@ def _builtins(value: Any) -> Any:
 
 def plain_body(body: Any) -> Any:
     """A body as JSON has it, so that its fields can be read. Raises `BadInput`."""
+    if type(body) in _PLAIN:
+        return body
     try:
-        return plain_value(body)
+        return _builtins(body)
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
         raise BadInput(f"the body cannot be stored: {error}", code="bad_value") from error
 

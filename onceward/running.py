@@ -154,7 +154,8 @@ class Lifetime:
         """Whether the application ran in the parent when this process was forked."""
         self.stack: AsyncExitStack | None = None
         """Closes all that is open, while the application runs."""
-        self._loop: asyncio.AbstractEventLoop | None = None
+        self.loop: asyncio.AbstractEventLoop | None = None
+        """The event loop in which it runs, from its start to its end."""
         self._ending: asyncio.Task[None] | None = None
 
     @property
@@ -165,18 +166,18 @@ class Lifetime:
     def begin(self) -> None:
         """Start it in the current event loop."""
         self.starting = True
-        self._loop = asyncio.get_running_loop()
+        self.loop = asyncio.get_running_loop()
         forks.watch(self)
 
     def must_run(self, alive: bool) -> None:
         """Raise an error unless it runs, its node is alive, and this is its event loop."""
         if self.stack is None or not alive:
             raise self.forked_error() if self.inherited else not_running()
-        if asyncio.get_running_loop() is not self._loop:
+        if asyncio.get_running_loop() is not self.loop:
             self._must_be_in_its_loop()
 
     def _must_be_in_its_loop(self) -> None:
-        if asyncio.get_running_loop() is not self._loop:
+        if asyncio.get_running_loop() is not self.loop:
             raise BadInput(
                 "the application runs in another event loop: call it there, or from other threads "
                 "with `asyncio.run_coroutine_threadsafe`. For synchronous code, use "
@@ -187,8 +188,8 @@ class Lifetime:
         """Called in a forked process, in which the application does not run."""
         if self.running:
             self.inherited, self.starting = True, False
-            forks.keep(self.stack, self._ending, self._loop)
-            self.stack = self._ending = self._loop = None
+            forks.keep(self.stack, self._ending, self.loop)
+            self.stack = self._ending = self.loop = None
 
     def forked_error(self) -> EngineStopped:
         return forks.forked_error(f"the application {self._name!r}")

@@ -59,8 +59,8 @@ DISPATCH_REST_S = 0.002
 POLL_S = 1.0
 POLL_HINTED_S = 0.2
 POLL_ALONE_S = 5.0
-# Where this node sees all commits, it scans a slot without failed entries only to load the entries
-# of the next interval.
+# Where this node sees all commits, it scans a slot without failed entries when the next entry is
+# due soon, and at this interval.
 LOOK_ALONE_S = 1_800.0
 # Background tasks without work on a database of one process wake up at this interval.
 IDLE_S = 60.0

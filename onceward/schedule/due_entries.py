@@ -64,6 +64,10 @@ class DueEntries:
         heappush(self._heap, sort)
         return self.next == sort
 
+    def beyond(self, sort: str) -> bool:
+        """Whether an entry is too far in the future to be cached."""
+        return sort >= self._bound
+
     def remove(self, sort: str) -> None:
         """Remove an entry that was just deleted."""
         if sort in self._known:

@@ -8,10 +8,12 @@ from collections.abc import Callable
 
 from onceward import keys, limits
 from onceward.errors import PASSING
-from onceward.schedule import due_partition
+from onceward.schedule import due_ms_of, due_partition
 from onceward.schedule.due_entries import DueEntries, Troubles
 from onceward.schedule.placement import Placement
 from onceward.store import Store
+
+_NONE = "~"  # after all entries
 
 
 class Slot:
@@ -42,7 +44,11 @@ class Slot:
         self._looked_ns = 0
         self._look_ns = 0
         self._watch = None
-        if self._store.engine.shared:
+        self._sees_all = not self._store.engine.shared
+        """Whether all commits are those of this process."""
+        self._unseen = ""
+        """The next entry that is not cached; empty if scans at short intervals find it."""
+        if not self._sees_all:
             self._watch = self._store.engine.watch(self.partition)
             self._watch.others_only = True
             self._watch.on_hint = self._hinted
@@ -80,6 +86,17 @@ class Slot:
     def added(self, sort: str) -> None:
         if self.due_entries.add(sort):
             self._comes_first(self)
+        elif sort < self._unseen and self.due_entries.beyond(sort):
+            self._look_before(sort)
+
+    def _look_before(self, sort: str) -> None:
+        """Scan before an entry is due that is too far in the future to be cached."""
+        self._unseen = sort
+        ahead_ms = due_ms_of(sort) - limits.AGENDA_AHEAD_MS - self._clock.now_ms()
+        look_ns = self._clock.elapsed_ns() + ahead_ms * 1_000_000
+        if look_ns < self._look_ns:
+            self._look_ns = look_ns
+            self._wake.set()
 
     def removed(self, sort: str) -> None:
         self.due_entries.remove(sort)
@@ -127,13 +144,16 @@ class Slot:
 
     async def _look(self) -> None:
         now_ms, now_ns = self._clock.now_ms(), self._clock.elapsed_ns()
-        period_s = limits.POLL_ALONE_S if self.troubles else limits.LOOK_ALONE_S
-        if self._store.engine.shared:
+        period_s = limits.POLL_ALONE_S
+        if not self._sees_all:
             owned = len(self._placement.owned)
             period_s = max(limits.POLL_S, owned / limits.POLL_SCANS_PER_S)
         # Spread the scans of slots over time.
-        look_s = period_s * (0.75 + self._store.ids.fraction() / 4)
+        calm = self._sees_all and not self.troubles
+        look_s = limits.LOOK_ALONE_S if calm else period_s
+        look_s *= 0.75 + self._store.ids.fraction() / 4
         self._looked_ns, self._look_ns = now_ns, now_ns + int(look_s * 1e9)
+        self._unseen = _NONE if calm else ""
         troubles = self.troubles
         self.due_entries.begin()
         found: list[str] = []
@@ -162,6 +182,15 @@ class Slot:
         troubles.settle([sort for sort in troubles if first <= sort < start and sort not in seen])
         if start == end:
             troubles.reached_end(now_ms)
+            if self._unseen:
+                later = await self._store.engine.scan(
+                    self.partition, now_ms, start=end, limit=1, skip_damaged=True
+                )
+                for record in later:
+                    if record.key[1] < self._unseen:
+                        self._look_before(record.key[1])
+        else:
+            self._unseen = ""  # it is scanned again when these are processed
 
     async def _sleep(self) -> None:
         if self.troubles:

@@ -145,7 +145,8 @@ class Job(JobFields[Body], Generic[Body]):
         self._intake = intake
         self._insist = insist
         self._run = run
-        self._tx: Transaction | None = None
+        self.begun: Transaction | None = None
+        """The transaction, if the handler has used it."""
         self._user_tx: UserTransaction | None = None
         self._names: set[str] = set()
         self._reads: set[str] = set()
@@ -167,10 +168,10 @@ class Job(JobFields[Body], Generic[Body]):
                 "job.tx was used inside a step. Later attempts skip recorded steps, so its writes "
                 "would be lost. Return the value from the step, and write it after all steps."
             )
-        if self._tx is None:
-            self._tx = self._store.begin()
-            self._tx.job = self.id
-        return self._tx
+        if self.begun is None:
+            self.begun = self._store.begin()
+            self.begun.job = self.id
+        return self.begun
 
     async def sql(self) -> Any:
         """A connection of asyncpg to Onceward's PostgreSQL database: its statements, `job.tx` and
@@ -183,11 +184,6 @@ class Job(JobFields[Body], Generic[Body]):
         if self._batch:
             raise BadInput("a job of a batch cannot use job.sql: its transaction is its own")
         return await self._begin().sql()
-
-    @property
-    def begun(self) -> Transaction | None:
-        """The transaction, if the handler has used it."""
-        return self._tx
 
     def fail(self, error: Exception | str) -> None:
         """Fail this job of a batch. An error has the effect of one that a handler raises, `Retry`
@@ -584,7 +580,7 @@ class Job(JobFields[Body], Generic[Body]):
 
     def _must_precede_tx(self, what: str) -> None:
         """Fail the job permanently if `tx` was used: further attempts would do the same."""
-        if self._tx is not None:
+        if self.begun is not None:
             with self._blamed():
                 raise Fail(
                     f"{what} comes after the first use of job.tx, whose reads may be outdated when "
