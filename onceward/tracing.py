@@ -149,12 +149,12 @@ class Span:
             _given.reset(self._token)
 
 
-_NO_SPAN = Span(None, None)
+NO_SPAN = Span(None, None)
 
 
 def passing(trace: Trace | None) -> Span:
     """A trace context to continue, without a span."""
-    return _NO_SPAN if trace is None else Span(None, trace)
+    return NO_SPAN if trace is None else Span(None, trace)
 
 
 def serving(method: str, route: str, trace: Trace | None, *, path: str, scheme: str) -> Span:
@@ -176,10 +176,12 @@ def serving(method: str, route: str, trace: Trace | None, *, path: str, scheme: 
     return _start(tracer, name, "SERVER", attributes, _context(trace))
 
 
-def sending(queue: str, count: int | None = None) -> Span:
-    """The span of sending a message to a queue, or a number of messages at once."""
+def sending(queue: str, count: int | None = None) -> Span | None:
+    """The span of sending a message to a queue, or a number of messages at once. None if there is
+    nothing to record or to pass on."""
     if "opentelemetry.trace" not in sys.modules:
-        return passing(_given.get())
+        trace = _given.get()
+        return None if trace is None else Span(None, trace)
     tracer = _tracer()
     if tracer is None:
         return passing(current())
@@ -189,10 +191,12 @@ def sending(queue: str, count: int | None = None) -> Span:
     return _start(tracer, f"send {queue}", "PRODUCER", attributes, _context(current()))
 
 
-def processing(queue: str, jobs: Sequence[Traced], *, batch: bool = False) -> Span:
+def processing(queue: str, jobs: Sequence[Traced], *, batch: bool = False) -> Span | None:
     """The span of a handler. It has a link to the sender of each job. A single job continues the
-    trace of its sender."""
+    trace of its sender. None if there is nothing to record or to pass on."""
     id_, attempt, trace = jobs[0]
+    if trace is None and "opentelemetry.trace" not in sys.modules:
+        return None
     tracer = _tracer()
     if tracer is None:
         return passing(None if batch else trace)
@@ -211,7 +215,7 @@ def step(name: str, job: str, attempt: int) -> Span:
     """The span of a step of a job."""
     tracer = _tracer()
     if tracer is None:
-        return _NO_SPAN
+        return NO_SPAN
     attributes: dict[str, str | int] = {
         "onceward.step.name": name,
         "onceward.job.id": job,

@@ -184,7 +184,8 @@ class Worker:
 
     async def _handle(self, claim: ClaimedJob) -> Any:
         trace = tracing.read(claim.traceparent, claim.tracestate)
-        with tracing.processing(self._queue, [(claim.id, claim.attempt, trace)]):
+        claims = [(claim.id, claim.attempt, trace)]
+        with tracing.processing(self._queue, claims) or tracing.NO_SPAN:
             if self._threads is None:
                 result = self._handler(claim)
             else:

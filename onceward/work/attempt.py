@@ -12,7 +12,7 @@ import asyncio
 import inspect
 import logging
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from types import CoroutineType
 from typing import Any
@@ -36,6 +36,7 @@ from onceward.errors import (
 from onceward.functions import name_of
 from onceward.job_context import RUNNING, JobContext, about
 from onceward.keys import shown_key
+from onceward.meters import Histogram
 from onceward.reasons import leaves
 from onceward.schedule import (
     COMPLETE_ORDERED_WRITES,
@@ -112,8 +113,10 @@ class Attempt:
         claims: list[Claim],
         threads: Threads,
         failures: Failures,
+        took: Histogram,
     ) -> None:
         self.handler = handler
+        self._took = took
         self._store = store
         self._schedule = schedule
         self._intake = intake
@@ -155,7 +158,8 @@ class Attempt:
         RUNNING.set(JobContext(first.id, first.queue, first.attempt))
         conflicts = 0
         try:
-            await self._fail_invalid_bodies()
+            if self.handler.body is not None:
+                await self._fail_invalid_bodies(self.handler.body)
             while held := [one for one in self._held if self._goes_on(one)]:
                 if self.giving_up:
                     await self.give_back()
@@ -207,63 +211,58 @@ class Attempt:
         self._run = Run(self._threads, self.give_up) if self.handler.plain else None
         jobs = [self._job(one) for one in held]
         try:
-            return await self._run_jobs(held, jobs, conflicts)
+            results, error, cut_off = await self._handle(held, jobs)
+            for one, job in zip(held, jobs, strict=True):
+                one.steps = job.steps
+            if cut_off:
+                return True  # the remaining jobs run again or are released
+            failures = failures_of(jobs, error)
+            if not self.handler.batch:
+                results = [results]
+            elif error is None:
+                failures, results = results_of(jobs, results, failures)
+            else:
+                results = [None] * len(jobs)
+            ends = [
+                self._end(one, job, failures.get(job.id), result)
+                for one, job, result in zip(held, jobs, results, strict=True)
+                if error is None or job.id in failures
+            ]
+            ended = [await ends[0]] if len(ends) == 1 else await asyncio.gather(*ends)
+            if any(ended):
+                return True
+            if conflicts + 1 >= limits.TRANSACTION_ATTEMPTS_MAX:
+                too_many = Contention(
+                    f"{conflicts + 1} conflicts in a row: too many jobs write one record"
+                )
+                for one in held:
+                    await self._fail(one, too_many)
+            return False
         finally:
             for job in jobs:
                 if job.begun is not None and job.begun.session is not None:
                     job.begun.session.discard()
 
-    async def _run_jobs(self, held: list[Held], jobs: list[Job], conflicts: int) -> bool:
-        results, error, cut_off = await self._handle(held, jobs)
-        for one, job in zip(held, jobs, strict=True):
-            one.steps = job.steps
-        if cut_off:
-            return True  # the remaining jobs run again or are released
-        failures = failures_of(jobs, error)
-        if not self.handler.batch:
-            results = [results]
-        elif error is None:
-            failures, results = results_of(jobs, results, failures)
-        else:
-            results = [None] * len(jobs)
-        ends = [
-            self._end(one, job, failures.get(job.id), result)
-            for one, job, result in zip(held, jobs, results, strict=True)
-            if error is None or job.id in failures
-        ]
-        ended = [await ends[0]] if len(ends) == 1 else await asyncio.gather(*ends)
-        if any(ended):
-            return True
-        if conflicts + 1 >= limits.TRANSACTION_ATTEMPTS_MAX:
-            too_many = Contention(
-                f"{conflicts + 1} conflicts in a row: too many jobs write one record"
-            )
-            for one in held:
-                await self._fail(one, too_many)
-        return False
-
-    async def _fail_invalid_bodies(self) -> None:
+    async def _fail_invalid_bodies(self, converter: Converter) -> None:
         """Fail jobs permanently whose bodies do not have the type that the handler expects."""
-        if self.handler.body is None:
-            return
         for one in self._held:
             try:
-                self._body(one)
+                converter.read(one.body, "body")
             except BadInput as invalid:
                 await self._fail(one, Fail(invalid.message))
 
-    def _body(self, one: Held) -> Any:
-        if self.handler.body is None:
-            return msgspec.json.decode(one.body)
-        return self.handler.body.read(one.body, "body")
-
     def _job(self, one: Held) -> Job:
+        converter = self.handler.body
+        if converter is None:
+            body = msgspec.json.decode(one.body)
+        else:
+            body = converter.read(one.body, "body")
         return Job(
             self._store,
             self._schedule,
             self._intake,
             one.claim,
-            body=self._body(one),
+            body=body,
             steps=one.steps,
             insist=one.lease.insist,
             run=self._run,
@@ -341,11 +340,10 @@ class Attempt:
         claims = [(one.claim.id, one.claim.attempt, one.claim.trace) for one in held]
         begun_ns = clock.elapsed_ns()
         try:
-            with tracing.processing(queue, claims, batch=bool(self.handler.batch)):
+            with tracing.processing(queue, claims, batch=bool(self.handler.batch)) or nullcontext():
                 yield
         finally:
-            took_s = (clock.elapsed_ns() - begun_ns) / 1e9
-            self._store.meters.histogram("handler_seconds", queue=queue).observe(took_s)
+            self._took.observe((clock.elapsed_ns() - begun_ns) / 1e9)
 
     async def _end(self, one: Held, job: Job, error: BaseException | None, result: Any) -> bool:
         """Commit the handler's result for a job; False if the handler must run again."""

@@ -1,6 +1,7 @@
 """Intake: accepts messages, many in one commit under load."""
 
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from functools import partial
 from typing import Any
 
@@ -32,10 +33,11 @@ class Intake:
 
     async def accept(self, queue: str, body: Any, arguments: SendArguments) -> Receipt:
         """Accept a message. Raises the errors of `Inbox.accept` and `Store.run`."""
-        with tracing.sending(queue) as span:
-            if span.trace is not None:
+        with tracing.sending(queue) or nullcontext() as span:
+            if span is not None and span.trace is not None:
                 arguments["trace"] = span.trace
-            body = plain_body(body)
+            if type(body) is not dict:
+                body = plain_body(body)
             options = arguments.get("options", NO_OPTIONS)
             shared = options is not NO_OPTIONS and options.shared
             accepting = self._sharing.run(
@@ -44,14 +46,15 @@ class Intake:
                 reads=self._reads(queue, body, arguments) if self._shares_reads else (),
             )
             receipt = await self._senders.count(queue, arguments.get("caller", ""), accepting)
-            span.sent(receipt.id)
+            if span is not None:
+                span.sent(receipt.id)
         return receipt
 
     async def accept_within(
         self, tx: Transaction, queue: str, body: Any, arguments: SendArguments
     ) -> Receipt:
         """Accept a message as part of a transaction. It is counted when that is durable."""
-        with tracing.sending(queue) as span:
+        with tracing.sending(queue) or tracing.NO_SPAN as span:
             if span.trace is not None:
                 arguments["trace"] = span.trace
             accepting = self._inbox.accept(tx, queue, plain_body(body), **arguments)
@@ -67,7 +70,7 @@ class Intake:
             raise BadInput(f"messages must be a list, not {type(messages).__name__}")
         begun_ns = self._store.clock.elapsed_ns()
         asked = [_message(self._store, message) for message in messages]
-        with tracing.sending(queue, len(asked)) as span:
+        with tracing.sending(queue, len(asked)) or tracing.NO_SPAN as span:
             if span.trace is not None:
                 for message in asked:
                     if isinstance(message, dict):

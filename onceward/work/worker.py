@@ -45,6 +45,7 @@ class Worker:
         self._quarantine = quarantine
         self._threads = threads
         self._failures = failures
+        self._took = node.store.meters.histogram("handler_seconds", queue=handler.queue)
         self._hurry = asyncio.Event()
         # Senders start the tasks of jobs: their context variables are not for handlers.
         self._context = copy_context()
@@ -148,6 +149,7 @@ class Worker:
             claims,
             self._threads,
             self._failures,
+            self._took,
         )
         run = self._run_alone(attempt, claims[0]) if alone else attempt.run()
         task = asyncio.create_task(
