@@ -9,10 +9,8 @@ app = onceward.App("sqlite:///app.db")
 
 @app.handler("greetings")
 async def greet(job):
-    name = job.body["name"]
-    count = (await job.tx.get(("greeted", name)) or 0) + 1
-    job.tx.put(("greeted", name), count)  # committed together with the end of the job
-    return f"Hello {name}, number {count}"
+    job.tx.put(("greeted", job.id), job.body)  # committed together with the end of the job
+    return f"Hello {job.body['name']}"
 
 
 async def main():
@@ -390,9 +388,7 @@ class App:
         self._must_be_stopped("mount")
         admit_mount(prefix, web)
         if prefix in self.mounted:
-            raise BadInput(
-                f"another application is already mounted at {prefix}; choose another prefix"
-            )
+            raise BadInput(f"{prefix} is already in use by another application; choose another")
         self.mounted[prefix] = web
 
     def _must_have_no_handler(self, queue: str) -> None:
