@@ -420,37 +420,33 @@ class JobFailed(OncewardError):
 
     default_code = "job_failed"
 
-    def __init__(
-        self,
-        message: str,
-        *,
-        code: str | None = None,
-        id: str = "",
-        queue: str = "",
-        state: str = "failed",
-        reason: str = "",
-        type: str = "",
-        **details: object,
-    ) -> None:
-        super().__init__(
-            message,
-            code=code,
-            id=id,
-            queue=queue,
-            state=state,
-            reason=reason,
-            type=type,
-            **details,
-        )
-        self.id = id
+    @property
+    def id(self) -> str:
         """The id of the job."""
-        self.queue = queue
-        self.state = state
+        return self._detail("id")
+
+    @property
+    def queue(self) -> str:
+        """The queue of the job."""
+        return self._detail("queue")
+
+    @property
+    def state(self) -> str:
         """`failed`, `cancelled` or `in_doubt`."""
-        self.reason = reason
+        return self._detail("state")
+
+    @property
+    def reason(self) -> str:
         """Why the last attempt failed, or why the job was cancelled."""
-        self.type = type
+        return self._detail("reason")
+
+    @property
+    def type(self) -> str:
         """The type of the error of the last attempt, such as `ValueError`; empty if unknown."""
+        return self._detail("type")
+
+    def _detail(self, name: str) -> str:
+        return str(self.details.get(name, ""))
 
 
 class ChildFailed(JobFailed, Fail):

@@ -27,6 +27,8 @@ STEPS: list[tuple[str, ...]] = [
     ("queues failed q",),
     ("jobs retry {id}",),
     ("jobs settle {id} pay --not-done", "not_failed"),
+    ("jobs emit {id} approved --value 1 --key k",),
+    ("jobs children {id}",),
     ("jobs cancel {id}",),
     ("jobs list --queue q",),
     ("jobs count --queue q",),

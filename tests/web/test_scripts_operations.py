@@ -145,6 +145,7 @@ def test_both_clients_have_the_same_methods() -> None:
         for noun, found in vars(Client("http://127.0.0.1:1")).items()
         if isinstance(found, Operations)
     }
+    python["jobs"].remove("result")  # converts to types of Python
     assert {noun: set(verbs) for noun, verbs in _ran(NAMES, "").items()} == python
     assert len(made()) == len(CALLS) > 90
 

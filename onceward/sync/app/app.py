@@ -171,12 +171,13 @@ class App(Root[AsyncApp]):
         name: str | None = None,
         poll_s: float | None = None,
         idle_poll_s: float | None = None,
+        lease_s: float | None = None,
         notify: bool = False,
     ) -> None:
         """Accept messages from an outbox: rows that your transactions add with
         `onceward.sql.enqueue` or in SQL. Each committed row becomes one job. Raises `BadInput`."""
         return self._target.sql_outbox(
-            url, name=name, poll_s=poll_s, idle_poll_s=idle_poll_s, notify=notify
+            url, name=name, poll_s=poll_s, idle_poll_s=idle_poll_s, lease_s=lease_s, notify=notify
         )
 
     def every(

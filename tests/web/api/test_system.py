@@ -141,7 +141,7 @@ async def test_readiness_is_probed_at_most_once_a_second() -> None:
             probes += 1
             await probe()
 
-        caller.server._probed._compute = counted
+        caller.server.health._probed._compute = counted
         for second in range(1, 4):
             for _ in range(20):
                 assert (await caller("GET", "/readyz")).status == 200
