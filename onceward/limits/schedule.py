@@ -148,6 +148,8 @@ FAMILY_CHILDREN_MAX = 100_000
 FAMILY_ANY_MAX = 100
 FAMILIES_MAX = 1_000
 FAMILY_REPORT_MS = 10
+# The exceptions of concurrent steps and waits of a job that are attributed to it.
+RAISED_MAX = 100
 # Events that a job has not yet consumed, and their idempotency keys.
 EVENT_BYTES_MAX = 65_536
 EVENTS_MAX = 100

@@ -57,7 +57,11 @@ class Child(msgspec.Struct, omit_defaults=True):
 
 
 def family_partition(parent: str) -> str:
-    return f"family#{slot_of(parent):04d}"
+    return family_partition_of(slot_of(parent))
+
+
+def family_partition_of(slot: int) -> str:
+    return f"family#{slot:04d}"
 
 
 def family_key(parent: str, number: int) -> Key:

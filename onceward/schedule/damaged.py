@@ -6,11 +6,23 @@ import msgspec
 
 from onceward import keys, limits
 from onceward.job_options import JobOptions
-from onceward.schedule.records import Job, Order, job_key, order_head_key, permit_partition, slot_of
+from onceward.schedule.children import family_key, family_partition_of
+from onceward.schedule.records import (
+    JOB_DUE,
+    Job,
+    Order,
+    Parent,
+    due_partition,
+    events_key,
+    job_key,
+    order_head_key,
+    permit_partition,
+    slot_of,
+)
 from onceward.store.transaction import Transaction
 
 
-async def recovered(tx: Transaction, id_: str, queue: str, gated_by: str | None) -> Job:
+async def recovered(tx: Transaction, id_: str, queue: str, gated_by: str | None, slots: int) -> Job:
     """A substitute for a job whose record cannot be read; its permit is returned.
 
     `queue` is used if the record does not name one. `gated_by` is the limit key whose capacity the
@@ -29,6 +41,9 @@ async def recovered(tx: Transaction, id_: str, queue: str, gated_by: str | None)
     for row in await tx.scan(permit_partition(found), str, skip_damaged=True):
         if row.value == id_:
             tx.delete(row.key)
+    families = await tx.has(family_key(id_, 1))
+    if families:  # its entry if it waited for children
+        tx.delete((due_partition(slot_of(id_)), keys.join(limits.KEY_NUMBER_MAX, id_, JOB_DUE)))
     return Job(
         found,
         text.decode(errors="replace"),
@@ -37,6 +52,9 @@ async def recovered(tx: Transaction, id_: str, queue: str, gated_by: str | None)
         options=JobOptions(order_key=order_key, limit_key=limit_key),
         gated=gated_by is not None or left.get("gated") is True,
         quarantined=True,
+        parent=await _parent_of(tx, id_, left, slots),
+        families=families,
+        evented=await tx.has(events_key(id_)),
     )
 
 
@@ -52,6 +70,24 @@ async def _headed_by(tx: Transaction, id_: str) -> tuple[str, str] | None:
         if not rows:
             return None
         start = keys.after(rows[-1].key[1])
+
+
+async def _parent_of(tx: Transaction, id_: str, left: dict[str, Any], slots: int) -> Parent | None:
+    """The job that waits for a job. Scans all children if the record does not name it."""
+    try:
+        return msgspec.convert(left["parent"], Parent)
+    except (KeyError, msgspec.ValidationError):
+        if _text(left, "queue") and "parent" not in left:
+            return None  # the record is complete enough to tell that there is none
+    for slot in range(slots):
+        partition, start = family_partition_of(slot), ""
+        while rows := await tx.scan(partition, start=start, skip_damaged=True):
+            for row in rows:
+                if isinstance(row.value, dict) and row.value.get("id") == id_:
+                    parent, number, index = row.key[1].split("#")
+                    return Parent(parent, int(number), int(index))
+            start = keys.after(rows[-1].key[1])
+    return None
 
 
 def _left_of(value: bytes) -> dict[str, Any]:

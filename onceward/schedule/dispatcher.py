@@ -33,6 +33,7 @@ from onceward.schedule import (
     Schedule,
     due_ms_of,
 )
+from onceward.schedule.children import CHILDREN_DUE
 from onceward.schedule.due_entries import kind_of
 from onceward.schedule.placement import Placement
 from onceward.schedule.register import PART
@@ -303,7 +304,7 @@ class Dispatcher:
     async def _set_aside(self, entry: Entry, error: Exception) -> None:
         """Retry an entry later, or quarantine it if the record of its job cannot be read."""
         if isinstance(error, OncewardError) and error.code == "damaged":
-            known = kind_of(entry.sort) in (JOB_DUE, LEASE_DUE)
+            known = kind_of(entry.sort) in (JOB_DUE, LEASE_DUE, CHILDREN_DUE)
             if known and await quarantine(self.store, self._schedule, entry.key, error):
                 return
             self.store.alarms.damaged(entry.key, error.message)

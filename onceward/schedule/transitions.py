@@ -182,7 +182,7 @@ class Schedule:
         the job occupies, if known. Later jobs of its order key continue, unless the queue's setting
         `failed_blocks` is on.
         """
-        job = await recovered(tx, id_, queue, gated_by)
+        job = await recovered(tx, id_, queue, gated_by, self.slots)
         job.reason = reason_text(why)
         await self._leave_gate(tx, job)
         await self._end(tx, id_, job, "failed")
@@ -335,6 +335,7 @@ class Schedule:
         """
         admit_time(due_ms)
         job = await self.held(tx, id_, token)
+        waits = "" if 0 < due_ms <= tx.now_ms else waits  # its time limit may have passed
         await self._unlease(tx, id_, job, leave=bool(waits) or due_ms > tx.now_ms)
         job.attempt, job.uncounted = job.attempt - 1, job.uncounted + 1
         job.waits = waits

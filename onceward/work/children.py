@@ -14,7 +14,7 @@ import msgspec
 from onceward import keys, limits
 from onceward.api.arguments import unknown_name
 from onceward.conversion import Converter
-from onceward.errors import AlreadyEnded, BadInput, ChildFailed, Fail, NoSuchJob
+from onceward.errors import BadInput, ChildFailed, Fail, OncewardError, StaleToken
 from onceward.job_options import OPTION_NAMES, JobKeywords, job_options
 from onceward.json_values import encode
 from onceward.keys import Key
@@ -221,8 +221,14 @@ class Children:
     async def _advance(self, tx: Transaction, id_: str, job: Job, number: int) -> bool:
         """Note how many children have ended, and continue the parent if it need not wait. Returns
         whether to look again."""
-        family = await tx.get(family_key(id_, number), Family)
+        try:
+            family = await tx.get(family_key(id_, number), Family)
+        except OncewardError as error:
+            if error.code != "damaged":
+                raise
+            family = None
         if family is None:
+            await self._schedule.wake(tx, id_, job)  # its next attempt fails with the error
             return False
         start = child_key(id_, number, 0 if family.any else family.ended)[1]
         end = f"{family_key(id_, number)[1]}$"
@@ -248,6 +254,7 @@ class Children:
         number = 1
         while (family := await tx.get(family_key(id_, number), Family)) is not None:
             if not family.keep and family.ended < family.created:
+                complete = family.complete
                 start = child_key(id_, number, family.ended)[1]
                 end = f"{family_key(id_, number)[1]}$"
                 rows = await tx.scan(
@@ -255,8 +262,11 @@ class Children:
                 )
                 for row in rows:
                     family.ended += 1
-                    if row.value.state not in ENDED and await self._cancel(tx, row.value.id):
-                        family.stopped = True
+                    if row.value.state in ENDED:
+                        continue
+                    # What a complete call has returned stays: its other children are not needed.
+                    family.stopped = not complete
+                    if await self._cancel(tx, row.value.id):
                         break
                 if not rows:
                     family.ended = family.created
@@ -288,11 +298,11 @@ class Children:
         return bool(rows)
 
     async def _cancel(self, tx: Transaction, id_: str) -> bool:
-        """Cancel a child; False if it has ended."""
-        try:
-            await self._schedule.cancel(tx, id_, "cancelled with its parent")
-        except (AlreadyEnded, NoSuchJob):
+        """Cancel a child; False if it has ended, or is in doubt: an operator settles it."""
+        job = await tx.get(job_key(id_), Job)
+        if job is None or job.stage in (*ENDED, "in_doubt"):
             return False
+        await self._schedule.cancel(tx, id_, "cancelled with its parent")
         return True
 
 
@@ -308,14 +318,23 @@ async def children_of(store: Store, id_: str, number: int, family: Family) -> li
     if family.any:
         key = child_key(id_, number, family.first or 0)
         child = await store.run(lambda tx: tx.get(key, Child))
-        assert child is not None, "entries are kept until their parent ends"
+        if child is None:
+            raise _ended(id_)
         return [child]
     start, end = child_key(id_, number, 0)[1], f"{family_key(id_, number)[1]}$"
     found: list[Child] = []
     while len(found) < family.total:
-        found += await store.run(partial(_page, id_, start, end))
+        page = await store.run(partial(_page, id_, start, end))
+        if not page:
+            raise _ended(id_)
+        found += page
         start = child_key(id_, number, len(found))[1]
     return found
+
+
+def _ended(id_: str) -> StaleToken:
+    # Entries are kept until the parent ends.
+    return StaleToken(f"job {id_} has ended, and its children were removed", id=id_)
 
 
 async def _page(id_: str, start: str, end: str, tx: Transaction) -> list[Child]:

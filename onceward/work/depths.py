@@ -20,7 +20,7 @@ from onceward.schedule.settings_cache import SettingsCache
 from onceward.store import Store
 from onceward.store.transaction import Transaction
 
-_UNFINISHED = {*WAITING, "running"}
+_UNFINISHED = {*WAITING, "waiting", "running"}
 
 
 class _CountedJob(msgspec.Struct):

@@ -2,6 +2,7 @@
 
 import asyncio
 import inspect
+from collections import deque
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -136,8 +137,8 @@ class Job(JobFields[Body], Generic[Body]):
         self.steps = {} if steps is None and not claim.stepped else steps
         """The recorded steps; None before they are loaded."""
         self.failure: BaseException | None = None
-        self.raised: BaseException | None = None
-        """The exception of its last step or sleep."""
+        self.raised: deque[BaseException] = deque(maxlen=limits.RAISED_MAX)
+        """The last exceptions of its steps and waits, which may run at the same time."""
         self.stepping = 0
         """The number of step functions that run."""
         self._store = store
@@ -412,8 +413,8 @@ class Job(JobFields[Body], Generic[Body]):
         known = (await self._load()).get(name)
         until_ms = now_ms + sleep_ms if known is None else known.until_ms
         if until_ms > now_ms:
-            self.raised = Asleep(name, until_ms)
-            raise self.raised
+            with self._blamed():
+                raise Asleep(name, until_ms)
 
     async def wait_for(self, event: str, timeout_s: float | None = None) -> Any:
         """Wait for an event without occupying a worker, through restarts; returns its value.
@@ -508,7 +509,7 @@ class Job(JobFields[Body], Generic[Body]):
         except asyncio.CancelledError:
             raise
         except BaseException as error:
-            self.raised = error
+            self.raised.append(error)
             raise
 
     async def _once(

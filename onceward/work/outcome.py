@@ -16,7 +16,7 @@ def failures_of(jobs: list[Job], error: BaseException | None) -> dict[str, BaseE
     failures = {job.id: job.failure for job in jobs if job.failure is not None}
     if error is None:
         return failures
-    blamed = {id(job.raised): job for job in jobs if job.raised is not None}
+    blamed = {id(raised): job for job in jobs for raised in job.raised}
     if all(id(leaf) in blamed for leaf in leaves(error)):
         for leaf in leaves(error):
             failures.setdefault(blamed[id(leaf)].id, leaf)

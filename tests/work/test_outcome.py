@@ -41,7 +41,8 @@ def test_several_errors_count_together_and_all_say_why() -> None:
 
 
 def job(id_: str, failure: BaseException | None = None, raised: BaseException | None = None) -> Job:
-    return cast(Job, SimpleNamespace(id=id_, failure=failure, raised=raised))
+    errors = [] if raised is None else [raised]
+    return cast(Job, SimpleNamespace(id=id_, failure=failure, raised=errors))
 
 
 def test_a_handler_that_returns_has_failed_for_those_it_said_so_of() -> None:
