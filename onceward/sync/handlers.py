@@ -4,10 +4,11 @@ from collections.abc import Callable
 from functools import update_wrapper
 from typing import Any, Generic, Unpack
 
-from onceward.job_options import SendKeywords
+from onceward.job_options import JobKeywords, SendKeywords
 from onceward.store.user_records import SyncTransaction
 from onceward.sync.app.transaction import Transaction
 from onceward.sync.bridge import Root, target
+from onceward.work.children import ChildJob
 from onceward.work.handlers import Given, Result, Returned
 from onceward.work.handlers import HandlerFunction as AsyncHandlerFunction
 from onceward.work.inbox import Receipt
@@ -53,6 +54,11 @@ class HandlerFunction(Generic[Body, Result, Given, Returned]):
         """Wait for the end of a job of this queue, and return its result. Errors are those of
         `App.result`, and `BadInput` for a job of another queue."""
         return self._app.portal.run(self._handler.result(id_, timeout_s=timeout_s))
+
+    def child(self, body: Body, **options: Unpack[JobKeywords]) -> ChildJob[Result]:
+        """A job of this queue for `job.gather` and `job.wait_any`. Options are those of `App.send`,
+        without `key`. Raises `BadInput`."""
+        return self._handler.child(body, **options)
 
 
 def declares(app: Root[Any], declare: Callable[..., Any]) -> Callable[..., Any]:

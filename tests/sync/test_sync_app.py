@@ -325,6 +325,21 @@ def test_a_typed_handler_sends_its_jobs(app: App) -> None:
     assert (both.queue, both.__wrapped__) == ("more", send.__wrapped__)
 
 
+def test_a_handler_has_children(app: App) -> None:
+    @app.handler("names")
+    def name(job: SyncJob[Mail]) -> str:
+        return job.body.to.title()
+
+    @app.handler("lists")
+    def names(job: SyncJob[list[str]]) -> str:
+        return ", ".join(job.gather(*[name.child(Mail(to), tags=["x"]) for to in job.body]))
+
+    with app:
+        assert names.result(names.enqueue(["ann", "ben"]).id, timeout_s=50) == "Ann, Ben"
+    with pytest.raises(BadInput, match="body"):
+        name.child({"to": 3})  # type: ignore[arg-type]
+
+
 def test_a_plain_handler_uses_the_application(app: App) -> None:
     """It runs in a thread, also with what belongs to the end of its job."""
 
