@@ -26,6 +26,12 @@ from onceward.ids import Ids
 from onceward.store.transaction import Transaction
 from onceward.webhooks.signing import headers, new_secret
 from tests.client.served import Served
+from tests.docs.migrating import (
+    a_copy_of_timers,
+    a_function_of_rq_that_forwards,
+    a_task_of_celery_that_forwards,
+    of_another_library,
+)
 from tests.docs.reader import Reader
 from tests.needs import need, need_program
 from tests.server_process import ROOT
@@ -371,6 +377,12 @@ PARTS: dict[tuple[str, str], Callable[[str, Reader], Any]] = {
     ),
     ("guides/react.md", "list_push"): a_handler_that_adds_to_a_list,
     ("guides/postgresql.md", "async def copy"): a_move_of_records,
+    ("guides/from-celery.md", 'name="tasks.pay"'): a_task_of_celery_that_forwards,
+    ("guides/from-celery.md", "from celery"): of_another_library,
+    ("guides/from-rq.md", "save_meta"): a_function_of_rq_that_forwards,
+    ("guides/from-rq.md", "from rq"): of_another_library,
+    ("guides/from-apscheduler.md", "func_ref"): a_copy_of_timers,
+    ("guides/from-apscheduler.md", "from apscheduler"): of_another_library,
 }
 
 
