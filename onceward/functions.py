@@ -46,6 +46,21 @@ def admit_function(fn: Any, what: str) -> None:
             raise BadInput(f"{what} must return its result, but {name_of(fn)} is a generator")
 
 
+def admit_handler(fn: Any, what: str) -> None:
+    """Raise `BadInput` if `fn` is no function of one argument, the job."""
+    admit_function(fn, what)
+    try:
+        signature = inspect.signature(fn, follow_wrapped=False)
+    except ValueError:  # a function in C
+        return
+    try:
+        signature.bind(None)
+    except TypeError as error:
+        raise BadInput(
+            f"{what} takes one argument, the job, but {name_of(fn)} is declared with {signature}"
+        ) from error
+
+
 def is_async(fn: Any) -> bool:
     """Whether a callable is a coroutine function: also as a partial, as an object with `async def
     __call__`, and behind decorators that use `functools.wraps`."""

@@ -220,7 +220,9 @@ class Lifetime:
 
 def not_running() -> Unavailable:
     return Unavailable(
-        "the application is not running: use it within `async with app`", code="node_stopped"
+        "the application is not running: use it within `async with app`, or `with app` in "
+        "synchronous code. In a web application, its lifespan starts it",
+        code="node_stopped",
     )
 
 

@@ -67,6 +67,16 @@ def test_an_embedded_application_needs_no_extra(tmp_path: Path) -> None:
             "pip install 'onceward[fastapi]'",
         ),
         (
+            "sys.modules['click'] = None; import onceward.integrations.flask",
+            "ModuleNotFoundError: onceward.integrations.flask needs flask: "
+            "pip install 'onceward[flask]'",
+        ),
+        (
+            "sys.modules['django'] = None; import onceward.integrations.django",
+            "ModuleNotFoundError: onceward.integrations.django needs django: "
+            "pip install 'onceward[django]'",
+        ),
+        (
             "import onceward.integrations.starlette",
             "ModuleNotFoundError: onceward.integrations.starlette needs starlette: "
             "pip install 'onceward[fastapi]'",

@@ -359,6 +359,10 @@ def problem(status: int, raw: bytes) -> OncewardError:
     text = f"the server responded with status {status}: {found.detail or 'no details'}"
     if status in _PASSING:
         return Unavailable(text)
+    if status == 404:  # the server itself has a code in each response
+        text += (
+            ". Check the URL: a server that is mounted in a web application needs the path as well"
+        )
     return OncewardError(text, code="internal")
 
 

@@ -19,11 +19,15 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-import click
-from flask import Flask, current_app, has_app_context
-from flask.cli import AppGroup
+try:
+    import click
+    from flask import Flask, current_app, has_app_context
+    from flask.cli import AppGroup
+except ModuleNotFoundError as error:
+    needs = "flask: pip install 'onceward[flask]'"
+    raise ModuleNotFoundError(f"{__name__} needs {needs}", name=error.name) from error
 
-from onceward import BadInput
+from onceward import BadInput, OncewardError
 from onceward.integrations.site import Jobs, Site
 from onceward.sync import is_async
 
@@ -54,7 +58,8 @@ class Onceward(Jobs):
             database=web.config.get("ONCEWARD_DATABASE", ""),
             server=web.config.get("ONCEWARD_SERVER", ""),
             key=web.config.get("ONCEWARD_KEY"),
-            work=bool(web.config.get("ONCEWARD_WORK", False)),
+            work=web.config.get("ONCEWARD_WORK", False),
+            prefix="ONCEWARD_",
         )
         web.extensions[_NAME] = self.declare(site, lambda fn: _in_context(web, fn))
         web.cli.add_command(_commands())
@@ -100,6 +105,10 @@ def _commands() -> AppGroup:
         site: Site = current_app.extensions[_NAME]
         if not site.has_database:
             raise click.ClickException("handlers need ONCEWARD_DATABASE; a server runs its own")
-        site.declared.work(lambda: click.echo("working; Ctrl-C stops it"))
+        try:
+            site.declared.work(lambda: click.echo("working; Ctrl-C stops it"))
+        except OncewardError as error:
+            click.echo(f"Error: {error}", err=True)
+            raise click.exceptions.Exit(error.kind.exit) from error
 
     return group

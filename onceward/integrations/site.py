@@ -26,14 +26,23 @@ class Site:
     """An application, or the client of a server, for one configuration of a framework."""
 
     def __init__(
-        self, *, database: str = "", server: str = "", key: str | None = None, work: bool = False
+        self,
+        *,
+        database: str = "",
+        server: str = "",
+        key: str | None = None,
+        work: bool = False,
+        prefix: str = "",
     ) -> None:
-        """With `work`, the handlers run in this process. Raises `BadInput`."""
+        """With `work`, the handlers run in this process. `prefix` is that of the settings in
+        messages. Raises `BadInput`."""
         if bool(database) == bool(server):
             raise BadInput(
-                "Onceward needs either a database (sqlite:///…, postgresql://…) or the URL of a "
-                "server (http://…)"
+                f"set either {prefix}DATABASE (sqlite:///…, postgresql://…) or {prefix}SERVER, the "
+                f"URL of a server (http://…); {'both are' if database else 'neither is'} set"
             )
+        if not isinstance(work, bool):
+            raise BadInput(f"{prefix}WORK must be True or False, not {work!r:.50}")
         self.declared = App(database or "memory://")
         """The application with its handlers, not yet started."""
         self.handlers: dict[str, HandlerFunction[Any, Any, Any, Any]] = {}

@@ -57,6 +57,8 @@ def install(
         )
     if path and (not path.startswith("/") or path.endswith("/")):
         raise BadInput(f"path must begin with a slash and not end with one, not {path!r}")
+    if not isinstance(app, App):
+        raise BadInput(f"install needs an `onceward.App`, not {type(app).__module__}.App")
     if hasattr(web.state, "onceward"):
         raise BadInput("Onceward is already installed in this web application")
     web.state.onceward = app

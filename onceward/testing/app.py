@@ -56,7 +56,7 @@ def load(target: Any, *, plain: bool = False) -> Any:
             raise BadInput(
                 f"cannot load the application {target!r} ({error}): use module:name, as in shop:app"
             ) from error
-    if callable(found) and not isinstance(found, App):
+    if callable(found) and not isinstance(found, App) and not hasattr(found, "enqueue"):
         found = found()
     if plain and isinstance(getattr(found, "_target", None), App):
         return found

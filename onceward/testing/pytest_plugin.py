@@ -54,21 +54,30 @@ def onceward_app(onceward_application: Any, request: pytest.FixtureRequest) -> "
     """
     from onceward.testing.app import TestApp, load
 
-    if not inspect.iscoroutinefunction(getattr(request.function, "__wrapped__", request.function)):
+    if not _is_async(request):
         raise pytest.UsageError("onceward_app is for async tests: use onceward_sync_app here")
     return TestApp(load(onceward_application))
 
 
 @pytest.fixture
-def onceward_sync_app(onceward_application: Any) -> "Iterator[SyncTestApp]":
+def onceward_sync_app(
+    onceward_application: Any, request: pytest.FixtureRequest
+) -> "Iterator[SyncTestApp]":
     """Your application as in `onceward_app`, for plain `def` tests."""
     from onceward.testing.app import SyncTestApp, load
 
+    if _is_async(request):
+        raise pytest.UsageError("onceward_sync_app is for plain tests: use onceward_app here")
     test = SyncTestApp(load(onceward_application, plain=True))
     try:
         yield test.start()
     finally:
         test.stop()
+
+
+def _is_async(request: pytest.FixtureRequest) -> bool:
+    """Whether the test of a fixture is an `async def` test."""
+    return inspect.iscoroutinefunction(getattr(request.function, "__wrapped__", request.function))
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)

@@ -58,7 +58,9 @@ def load_app(path: str) -> App:
     try:
         found: Any = getattr(import_module(module), name or "app")
     except (ImportError, AttributeError, ValueError) as error:
-        raise OncewardError(f"cannot load {path!r}: {error}", code="bad_settings") from error
+        raise OncewardError(
+            f"cannot load {path!r}: {error}. Use module:name, as in shop:app", code="bad_settings"
+        ) from error
     if not isinstance(found, App):
         raise OncewardError(
             f"{path!r} is not an onceward.App; write MODULE:NAME of one", code="bad_settings"

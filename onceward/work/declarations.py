@@ -8,7 +8,7 @@ from typing import Any
 from onceward import limits, recurrence
 from onceward.engine.base import Engine
 from onceward.errors import BadInput
-from onceward.functions import admit_async, admit_function
+from onceward.functions import admit_async, admit_function, admit_handler
 from onceward.recurrence import Repeat
 from onceward.schedule import (
     admit_job,
@@ -84,7 +84,7 @@ def handler_of(
         )
 
     def make(fn: Callable[..., Any]) -> Handler:
-        admit_function(fn, "a handler")
+        admit_handler(fn, "a handler")
         body, result = handler_types(fn, queue, batch=bool(batch))
         plain = not is_coroutine(fn)
         return Handler(queue, fn, lease_ms, concurrency, batch, body, result, plain)
@@ -105,7 +105,7 @@ def outbox_of(
         raise BadInput(f"`ask` needs an outbox with the policy 'hold', not {policy!r}")
 
     def make(fn: Callable[..., Any]) -> Callable[..., Any]:
-        admit_function(fn, "an outbox")
+        admit_handler(fn, "an outbox")
         once = policy == "hold"
 
         def asking(job: Any) -> Callable[[], Any] | None:

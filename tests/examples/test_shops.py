@@ -25,7 +25,7 @@ def test_the_shop_in_django() -> None:
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "Ran 12 tests" in done.stderr
+    assert "Ran 13 tests" in done.stderr
     skipped = "OK (skipped=4)" in done.stderr
     assert skipped is (django.VERSION < (6,)), done.stderr
 

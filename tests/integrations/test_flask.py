@@ -78,14 +78,15 @@ def test_it_starts_on_first_use_and_again_after_it_was_closed() -> None:
 @pytest.mark.parametrize(
     ("config", "why"),
     [
-        ({"ONCEWARD_DATABASE": ""}, "either a database"),
-        ({"ONCEWARD_SERVER": "http://localhost"}, "either a database"),
+        ({"ONCEWARD_DATABASE": ""}, "either ONCEWARD_DATABASE .* neither is set"),
+        ({"ONCEWARD_SERVER": "http://localhost"}, "ONCEWARD_SERVER, .* both are set"),
         ({"ONCEWARD_DATABASE": "mysql://x"}, "unsupported database URL"),
         ({"ONCEWARD_DATABASE": "", "ONCEWARD_SERVER": "localhost"}, "unsupported URL"),
+        ({"ONCEWARD_WORK": "False"}, "ONCEWARD_WORK must be True or False, not 'False'"),
     ],
-    ids=["nothing", "both", "another database", "no server"],
+    ids=["nothing", "both", "another database", "no server", "a text for a boolean"],
 )
-def test_a_wrong_configuration_is_refused_at_once(config: dict[str, str], why: str) -> None:
+def test_a_wrong_configuration_is_refused_at_once(config: dict[str, Any], why: str) -> None:
     with pytest.raises(BadInput, match=why), site(Onceward(), **config):
         pass
 
@@ -128,6 +129,14 @@ def test_jobs_are_sent_to_a_server(tmp_path: Path) -> None:
                 call()
         done = web.test_cli_runner().invoke(args=["onceward", "work"])
         assert (done.exit_code, "handlers need ONCEWARD_DATABASE" in done.output) == (1, True)
+
+
+def test_the_command_reports_a_database_that_cannot_be_opened(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/nowhere/app.db"
+    with site(extension(), ONCEWARD_DATABASE=url) as web:
+        done = web.test_cli_runner().invoke(args=["onceward", "work"])
+    assert (done.exit_code, "nowhere does not exist" in done.output) == (70, True)
+    assert "Traceback" not in done.output
 
 
 SHOP = """

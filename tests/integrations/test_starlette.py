@@ -16,6 +16,7 @@ import onceward
 from onceward import App, BadInput, Unavailable
 from onceward.integrations import fastapi, starlette
 from onceward.integrations.fastapi import CurrentApp, install
+from onceward.sync import App as SyncApp
 from onceward.web import Auth, Server
 
 
@@ -196,6 +197,8 @@ def test_mistakes_are_found_when_it_is_installed() -> None:
     ):
         with pytest.raises(BadInput, match="path"):
             install(web, app, **options)  # type: ignore[arg-type]
+    with pytest.raises(BadInput, match=r"an `onceward\.App`, not onceward\.sync"):
+        install(web, SyncApp("memory://"))  # type: ignore[arg-type]
     install(web, app)
     with pytest.raises(BadInput, match="already installed"):
         install(web, app)

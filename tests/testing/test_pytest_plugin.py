@@ -251,6 +251,10 @@ def test_marked_tests_are_simulated_with_the_messages_that_they_send(pytester: p
             ["--onceward-app", "shop:onceward"],
             "*'shop:onceward' is not an `onceward.App`*",
         ),
+        (
+            ["--onceward-app", "shop:order"],
+            "*'shop:order' is not an `onceward.App`, but *",
+        ),
     ],
 )
 def test_a_wrong_application_is_reported(pytester: pytest.Pytester, arguments, message):
@@ -272,6 +276,9 @@ def test_wrong_uses_are_reported(pytester: pytest.Pytester):
         def test_plain(onceward_app):
             pass
 
+        async def test_async(onceward_sync_app):
+            pass
+
         @pytest.mark.asyncio(loop_scope="session")
         async def test_session(onceward_app):
             pass
@@ -284,6 +291,7 @@ def test_wrong_uses_are_reported(pytester: pytest.Pytester):
     result.stdout.fnmatch_lines_random(
         [
             "*onceward_app is for async tests: use onceward_sync_app here*",
+            "*onceward_sync_app is for plain tests: use onceward_app here*",
             "*the event loop of this test has no virtual time*",
             "*a time limit*-1*",
         ]

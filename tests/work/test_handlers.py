@@ -406,6 +406,8 @@ async def test_any_kind_of_function_can_be_typed(fn: Any) -> None:
 async def opaque_body(job: Job[Opaque]) -> None: ...
 async def opaque_result(job: Job[Mail]) -> Opaque: ...  # type: ignore[empty-body]
 async def opaque_batch(jobs: list[Job[Opaque]]) -> None: ...
+async def without_argument() -> None: ...
+async def with_another_argument(job: Job[Mail], mails: Any) -> None: ...
 async def undefined_body(job: "Job[OnlyForCheckers[str, str]]") -> None: ...
 async def undefined_result(job: "Job[Mail]") -> "OnlyForCheckers[str, str]": ...  # type: ignore[empty-body]
 
@@ -416,12 +418,14 @@ async def undefined_result(job: "Job[Mail]") -> "OnlyForCheckers[str, str]": ...
         (opaque_body, 0, "the handler of 'q': the type Opaque cannot be converted from JSON"),
         (opaque_result, 0, "the type Opaque cannot be converted"),
         (opaque_batch, 2, "the type Opaque cannot be converted"),
+        (without_argument, 0, r"takes one argument, the job, but .*without_argument .*\(\)"),
+        (with_another_argument, 0, "another_argument is declared with .*mails"),
         (undefined_body, 0, "OnlyForCheckers.* Define its types at the top level of the module"),
         (undefined_result, 0, "OnlyForCheckers.*without TYPE_CHECKING"),
     ],
 )
 @pytest.mark.parametrize("kind", ["handler", "outbox"])
-def test_a_type_that_cannot_be_converted_is_rejected_when_declared(
+def test_a_wrong_signature_or_type_is_rejected_when_declared(
     fn: Any, batch: int, why: str, kind: str
 ) -> None:
     app = App(MemoryEngine())

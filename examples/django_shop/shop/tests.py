@@ -108,13 +108,20 @@ class Settings(TestCase):
     def test_wrong_settings_are_named(self):
         for wrong, why in (
             (None, "set ONCEWARD ="),
-            ({}, "either a database"),
+            ({}, "set either DATABASE"),
             ({"DATABASE": "mysql://x"}, "unsupported database URL"),
+            ({"DATABASE": "memory://", "WORK": "no"}, "WORK must be True or False, not 'no'"),
             ({"DATABASE": "memory://", "WORKERS": 3}, "unknown setting 'WORKERS'"),
         ):
             with self.subTest(wrong), override_settings(ONCEWARD=wrong):
                 self.assertRaisesMessage(SystemCheckError, why, call_command, "check")
                 self.assertRaisesMessage(ImproperlyConfigured, why, jobs.send, "q", 1)
+
+    def test_a_database_that_cannot_be_opened_is_reported(self):
+        with override_settings(ONCEWARD={"DATABASE": "sqlite:////nowhere/app.db"}):
+            self.assertRaisesMessage(
+                CommandError, "/nowhere does not exist", call_command, "onceward_work"
+            )
 
     def test_handlers_need_a_database(self):
         with override_settings(ONCEWARD={"SERVER": "http://127.0.0.1:9"}):

@@ -14,6 +14,12 @@ A module `handlers` of an app is imported at the start:
 `manage.py onceward_work` runs the handlers.
 """
 
+try:
+    import django  # noqa: F401
+except ModuleNotFoundError as error:
+    needs = "django: pip install 'onceward[django]'"
+    raise ModuleNotFoundError(f"{__name__} needs {needs}", name=error.name) from error
+
 from onceward.integrations.django.site import DjangoJobs
 
 __all__ = ["DjangoJobs", "jobs"]

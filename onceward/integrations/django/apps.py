@@ -19,6 +19,7 @@ class OncewardConfig(AppConfig):
     name = "onceward.integrations.django"
     label = "onceward"
     verbose_name = "Onceward"
+    default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
         autodiscover_modules("handlers")

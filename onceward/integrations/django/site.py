@@ -74,7 +74,7 @@ def _site() -> Site:
             database=found.get("DATABASE", ""),
             server=found.get("SERVER", ""),
             key=found.get("KEY"),
-            work=bool(found.get("WORK", False)),
+            work=found.get("WORK", False),
         )
     except OncewardError as error:
         raise ImproperlyConfigured(f"ONCEWARD: {error.message}") from error

@@ -4,6 +4,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
+from onceward import OncewardError
 from onceward.integrations.django import jobs
 
 
@@ -16,4 +17,7 @@ class Command(BaseCommand):
         site = jobs.site
         if not site.has_database:
             raise CommandError("handlers need ONCEWARD['DATABASE']; a server runs its own")
-        site.declared.work(lambda: self.stdout.write("working; Ctrl-C stops it"))
+        try:
+            site.declared.work(lambda: self.stdout.write("working; Ctrl-C stops it"))
+        except OncewardError as error:
+            raise CommandError(str(error), returncode=error.kind.exit) from error
