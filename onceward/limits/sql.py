@@ -4,6 +4,8 @@
 OUTBOX_ROWS = 100
 OUTBOX_COMMIT_BYTES = 1_000_000
 OUTBOX_NAME_BYTES_MAX = 256
+OUTBOX_MESSAGE_BYTES_MAX = 256
+OUTBOX_TEXT_MAX = 1_000_000  # characters of a body with spaces and escapes
 # The node that reads an outbox renews its lease after a third of this time.
 OUTBOX_LEASE_MS = 6_000
 # The polling intervals while rows arrive, and otherwise. Polling is fast for some time after the

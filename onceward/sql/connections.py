@@ -1,7 +1,7 @@
 """Connections of applications, by kind: how each one runs a statement.
 
-Statements have `?` for parameters. Drivers are found by the names of their classes, so none is
-imported.
+Statements have `?` for parameters, and rows are tuples, whatever the application has configured.
+Drivers are found by the names of their classes, so none is imported.
 """
 
 from collections.abc import Callable, Sequence
@@ -48,23 +48,36 @@ def kind_of(connection: Any) -> Kind:
 
 
 def _sqlite3(connection: Any, sql: str, parameters: Sequence[Any]) -> Rows:
-    return list(connection.execute(sql, parameters).fetchall())
+    cursor = connection.cursor()
+    cursor.row_factory = None
+    return list(cursor.execute(sql, parameters).fetchall())
 
 
 async def _aiosqlite(connection: Any, sql: str, parameters: Sequence[Any]) -> Rows:
-    return list(await connection.execute_fetchall(sql, parameters))
+    async with connection.cursor() as cursor:
+        cursor.row_factory = None
+        await cursor.execute(sql, parameters)
+        return list(await cursor.fetchall())
 
 
 def _psycopg(connection: Any, sql: str, parameters: Sequence[Any]) -> Rows:
-    with connection.cursor() as cursor:
+    driver = import_module("psycopg")
+    with driver.Cursor(connection, row_factory=driver.rows.tuple_row) as cursor:
         cursor.execute(sql.replace("?", "%s"), parameters)
         return list(cursor.fetchall()) if cursor.description else []
 
 
 async def _psycopg_async(connection: Any, sql: str, parameters: Sequence[Any]) -> Rows:
-    async with connection.cursor() as cursor:
+    driver = import_module("psycopg")
+    async with driver.AsyncCursor(connection, row_factory=driver.rows.tuple_row) as cursor:
         await cursor.execute(sql.replace("?", "%s"), parameters)
         return list(await cursor.fetchall()) if cursor.description else []
+
+
+def _django(connection: Any, sql: str, parameters: Sequence[Any]) -> Rows:
+    with connection.cursor() as cursor:
+        cursor.execute(sql.replace("?", "%s"), parameters)
+        return list(cursor.fetchall()) if cursor.description else []
 
 
 async def _asyncpg(connection: Any, sql: str, parameters: Sequence[Any]) -> Rows:
@@ -93,6 +106,16 @@ async def _sqlalchemy_async(connection: Any, sql: str, parameters: Sequence[Any]
 def _sqlalchemy_dialect(connection: Any) -> str:
     bind = connection.get_bind() if hasattr(connection, "get_bind") else connection
     return str(bind.dialect.name)
+
+
+def in_autocommit(connection: Any) -> bool:
+    """Whether a statement that wrote to SQLite through SQLAlchemy is committed already."""
+    if not any(name.startswith("sqlalchemy.") for name in class_names(connection)):
+        return False
+    for name in ("sync_session", "sync_connection"):
+        connection = getattr(connection, name, connection)
+    bound = connection.connection() if callable(connection.connection) else connection
+    return getattr(bound.connection.driver_connection, "in_transaction", True) is False
 
 
 _POSTGRESQL: Final = lambda connection: "postgresql"  # noqa: E731
@@ -140,7 +163,7 @@ _KINDS: Final = (
             }
         ),
         False,
-        _psycopg,
+        _django,
         lambda connection: str(connection.vendor),
     ),
 )

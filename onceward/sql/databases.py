@@ -94,12 +94,15 @@ def _sqlite_url(url: str) -> Iterator[sqlite3.Connection]:
 @asynccontextmanager
 async def _aiosqlite(connection: Any) -> AsyncIterator[Any]:
     _must_be_idle(connection.in_transaction)
-    await connection.execute("BEGIN IMMEDIATE")
     try:
+        await connection.execute("BEGIN IMMEDIATE")
         yield connection
-        await connection.commit()
+        await connection.execute("COMMIT")  # as above
     except BaseException:
+        # A cancelled call takes effect in the thread of the connection, before the next one.
         await connection.rollback()
+        if connection.in_transaction:
+            await connection.execute("ROLLBACK")
         raise
 
 
@@ -114,6 +117,18 @@ def _psycopg(connection: Any) -> Iterator[Any]:
 async def _psycopg_async(connection: Any) -> AsyncIterator[Any]:
     _must_be_idle(connection.info.transaction_status != 0)
     async with connection.transaction():
+        yield connection
+
+
+@contextmanager
+def _psycopg_pool(pool: Any) -> Iterator[Any]:
+    with pool.connection() as connection, _psycopg(connection):
+        yield connection
+
+
+@asynccontextmanager
+async def _psycopg_pool_async(pool: Any) -> AsyncIterator[Any]:
+    async with pool.connection() as connection, _psycopg_async(connection):
         yield connection
 
 
@@ -168,18 +183,14 @@ def _begin(database: Any) -> Any:
     return database.begin()
 
 
-def _connection(pool: Any) -> Any:
-    return pool.connection()
-
-
 _ALCHEMY: Final = "sqlalchemy.ext.asyncio"
 _DATABASES: Final = (
     Database(frozenset({"sqlite3.Connection"}), False, _sqlite, threaded=False),
     Database(frozenset({"aiosqlite.core.Connection"}), True, _aiosqlite),
     Database(frozenset({"psycopg.Connection"}), False, _psycopg),
     Database(frozenset({"psycopg.AsyncConnection"}), True, _psycopg_async),
-    Database(frozenset({"psycopg_pool.pool.ConnectionPool"}), False, _connection),
-    Database(frozenset({"psycopg_pool.pool_async.AsyncConnectionPool"}), True, _connection),
+    Database(frozenset({"psycopg_pool.pool.ConnectionPool"}), False, _psycopg_pool),
+    Database(frozenset({"psycopg_pool.pool_async.AsyncConnectionPool"}), True, _psycopg_pool_async),
     Database(frozenset({"asyncpg.pool.Pool"}), True, _asyncpg_pool),
     Database(
         frozenset({"asyncpg.connection.Connection", "asyncpg.pool.PoolConnectionProxy"}),

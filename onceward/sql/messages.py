@@ -5,6 +5,7 @@ from typing import Any, Final, NamedTuple, Unpack
 
 import msgspec
 
+from onceward import limits
 from onceward.api.arguments import unknown_name
 from onceward.clock import Clock
 from onceward.errors import BadInput
@@ -124,7 +125,14 @@ def _statement(
         *(encode(rest, ("message", "options")).decode(), 0),
     )
     arguments(row)
-    return message, _INSERT[kind.dialect(connection)], [*row[1:7]]
+    dialect = kind.dialect(connection)
+    if dialect == "postgresql":
+        for what, text in (("body", row.body), ("key", key), ("order key", order_key)):
+            if text is not None and ("\0" in text or "\\u0000" in text.replace("\\\\", "")):
+                raise BadInput(
+                    f"PostgreSQL cannot store NUL characters; remove those in the {what}"
+                )
+    return message, _INSERT[dialect], [*row[1:7]]
 
 
 def arguments(row: Row) -> tuple[str, Any, dict[str, Any]]:
@@ -132,6 +140,12 @@ def arguments(row: Row) -> tuple[str, Any, dict[str, Any]]:
 
     Without a key, `key` is missing: the caller decides.
     """
+    _admit_message(row.message)
+    for what, text in (("body", row.body), ("options", row.options)):
+        if len(text) > limits.OUTBOX_TEXT_MAX:
+            raise BadInput(
+                f"the {what} of the message has more than {limits.OUTBOX_TEXT_MAX} characters"
+            )
     body = _decoded(row.body, "body")
     given = _decoded(row.options, "options")
     if not isinstance(given, dict):
@@ -156,6 +170,17 @@ def arguments(row: Row) -> tuple[str, Any, dict[str, Any]]:
     if row.key is not None:
         admit_key(row.key, "")
     return row.queue, body, found
+
+
+def _admit_message(message: str) -> None:
+    """It is kept until the row is deleted, with those of the other rows of a commit."""
+    size_bytes = len(message.encode(errors="replace"))
+    if not (message.isprintable() and 0 < size_bytes <= limits.OUTBOX_MESSAGE_BYTES_MAX):
+        raise BadInput(
+            f"the id of a message is 1 to {limits.OUTBOX_MESSAGE_BYTES_MAX} bytes of printable "
+            f"text, not {message[:100]!r}",
+            code="bad_key",
+        )
 
 
 def _decoded(text: str, what: str) -> Any:

@@ -256,7 +256,7 @@ class Drainer:
         ]
         await tx.fetch(reads)
         for row, message in zip(rows, asked, strict=False):
-            size_bytes += len(row.body)
+            size_bytes += len(f"{row.body}{row.options}".encode(errors="replace"))
             shared = not isinstance(message, str) and message[2]["options"].shared
             writes = ACCEPT_WRITES if shared else PLAIN_WRITES
             full = tx.size + writes >= limits.COMMIT_WRITES_MAX

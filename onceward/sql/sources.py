@@ -19,6 +19,8 @@ from onceward.sql.schema import statements
 
 T = TypeVar("T")
 
+_TEXT_MAX: Final = limits.OUTBOX_TEXT_MAX + 1
+"""Longer texts are cut, so that rows of any size fit into memory. They are refused later."""
 
 Removal = tuple[int, str, str | None]
 """A row to delete: id and message, and the reason if it is moved to the failed ones."""
@@ -76,15 +78,23 @@ class SqliteSource:
     async def read(self, without: Collection[str], limit: int) -> list[Row]:
         names = ", ".join("?" * len(without))
         query = (
-            "SELECT id, message, queue, CAST(body AS TEXT), key, order_key, "  # noqa: S608
-            "CAST(options AS TEXT), created_ms "
+            "SELECT id, CAST(message AS BLOB), queue, "  # noqa: S608
+            f"substr(CAST(body AS TEXT), 1, {_TEXT_MAX}), key, order_key, "
+            f"substr(CAST(options AS TEXT), 1, {_TEXT_MAX}), created_ms "
             f"FROM onceward_outbox WHERE queue NOT IN ({names}) ORDER BY id LIMIT ?"
         )
         return await self._run(
-            lambda use: [Row(*row) for row in use.execute(query, [*without, limit])]
+            lambda use: [
+                Row(id_, message.decode(errors="surrogateescape"), *row)
+                for id_, message, *row in use.execute(query, [*without, limit])
+            ]
         )
 
     async def remove(self, rows: Sequence[Removal]) -> None:
+        # Ids that are no text can be deleted as well.
+        raw = [(id_, message.encode(errors="surrogateescape")) for id_, message, _ in rows]
+        reasons = [row[2] for row in rows]
+
         def write(use: sqlite3.Connection) -> None:
             with use:
                 use.execute("BEGIN IMMEDIATE")
@@ -92,12 +102,11 @@ class SqliteSource:
                     "INSERT OR REPLACE INTO onceward_outbox_failed "
                     "(message, queue, body, key, order_key, options, created_ms, reason) "
                     "SELECT message, queue, body, key, order_key, options, created_ms, ? "
-                    "FROM onceward_outbox WHERE id = ? AND message = ?",
-                    [(reason, id_, message) for id_, message, reason in rows if reason is not None],
+                    "FROM onceward_outbox WHERE id = ? AND CAST(message AS BLOB) = ?",
+                    [(why, *row) for why, row in zip(reasons, raw, strict=True) if why is not None],
                 )
                 use.executemany(
-                    "DELETE FROM onceward_outbox WHERE id = ? AND message = ?",
-                    [(id_, message) for id_, message, _ in rows],
+                    "DELETE FROM onceward_outbox WHERE id = ? AND CAST(message AS BLOB) = ?", raw
                 )
 
         await self._run(write)
@@ -152,7 +161,8 @@ def _file(path: str) -> tuple[int, int] | None:
 
 
 _READ: Final = """
-SELECT id, message::text, queue, body::text, key, order_key, options::text,
+SELECT id, message::text, queue, left(body::text, {text_max}), key, order_key,
+    left(options::text, {text_max}),
     CASE WHEN isfinite(created_at) THEN (extract(epoch FROM created_at) * 1000)::bigint ELSE 0 END
 FROM {schema}onceward_outbox WHERE queue <> ALL ($1::text[]) ORDER BY id LIMIT $2
 """
@@ -165,7 +175,7 @@ WITH gone AS (
 )
 INSERT INTO {schema}onceward_outbox_failed
     (message, queue, body, key, order_key, options, created_at, reason)
-SELECT * FROM gone WHERE reason IS NOT NULL
+SELECT DISTINCT ON (message) * FROM gone WHERE reason IS NOT NULL
 ON CONFLICT (message) DO UPDATE SET reason = excluded.reason, failed_at = clock_timestamp()
 """
 
@@ -188,6 +198,7 @@ class PostgresSource:
             )
         self._dsn = parts._replace(query=urlencode(query)).geturl()
         self._schema = f"{schema}." if schema else ""
+        self._read = _READ.format(schema=self._schema, text_max=_TEXT_MAX)
         self.name = f"{parts.netloc.rpartition('@')[2]}{parts.path}{schema and f' {schema}'}"
         self._woken = woken
         self._connection: Any = None
@@ -200,7 +211,7 @@ class PostgresSource:
         self._driver = asyncpg
 
     async def read(self, without: Collection[str], limit: int) -> list[Row]:
-        rows = await self._run("fetch", _READ.format(schema=self._schema), list(without), limit)
+        rows = await self._run("fetch", self._read, list(without), limit)
         return [Row(*row) for row in rows]
 
     async def remove(self, rows: Sequence[Removal]) -> None:

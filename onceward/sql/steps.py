@@ -19,7 +19,7 @@ from onceward import limits
 from onceward.errors import BadInput, NoSuchJob, StaleToken
 from onceward.json_values import encode
 from onceward.schedule import job_key
-from onceward.sql.connections import Rows, kind_of
+from onceward.sql.connections import Rows, in_autocommit, kind_of
 from onceward.sql.databases import Database, database_of
 from onceward.store import Store
 from onceward.store.transaction import Transaction
@@ -54,6 +54,10 @@ INSERT INTO onceward_step (job, step, result, lease_until) VALUES (
 """,
     "sqlite": "INSERT INTO onceward_step (job, step, result) VALUES (?, ?, ?)",
 }
+_AUTOCOMMIT: Final = (
+    "the database is in autocommit mode: a SQL step needs a transaction. Pass an engine without "
+    "isolation_level='AUTOCOMMIT'."
+)
 
 
 @dataclass(slots=True)
@@ -72,6 +76,8 @@ class SqlStep:
     database: Any
     fn: Callable[..., Any]
     args: Sequence[Any]
+    admit: Callable[[Any], None] = lambda result: None
+    """Raises `TooLarge` for a result that the job has no room for."""
     in_thread: Callable[..., Awaitable[Any]] | None = None
     """Runs a function in the thread of a plain handler."""
     _begun_ms: int = 0
@@ -113,7 +119,7 @@ class SqlStep:
         with kind.begin(self.database) as connection:
             driver = kind_of(connection)
             dialect = driver.dialect(connection)
-            text = drive(self._open(dialect), connection)
+            text = drive(self._open(dialect, connection), connection)
             if text is None and not look_only:
                 result = self.fn(connection, *self.args)
                 text = self._encoded(result)
@@ -125,7 +131,7 @@ class SqlStep:
         async with kind.begin(self.database) as connection:
             driver = kind_of(connection)
             dialect = driver.dialect(connection)
-            text = await drive_async(self._open(dialect), connection)
+            text = await drive_async(self._open(dialect, connection), connection)
             if text is None and not look_only:
                 result = self.fn(connection, *self.args)
                 if hasattr(result, "__await__"):
@@ -142,9 +148,11 @@ class SqlStep:
                 f"the function of the step {self.name!r} is async, but its database is not; pass "
                 "an async engine or a plain function"
             )
-        return encode(result, ("steps", "result")).decode()
+        text = encode(result, ("steps", "result")).decode()
+        self.admit(result)
+        return text
 
-    def _open(self, dialect: str) -> Statements[str | None]:
+    def _open(self, dialect: str, connection: Any) -> Statements[str | None]:
         """Take the fence, and return the result if the step was committed before."""
         try:
             if dialect == "postgresql":
@@ -159,12 +167,19 @@ class SqlStep:
                     "the database has no tables for SQL steps; run `onceward outbox migrate URL`"
                 ) from error
             raise
+        if dialect == "sqlite" and in_autocommit(connection):
+            raise BadInput(_AUTOCOMMIT)
         [(current, found, now_ms)] = rows
         if not current:
             raise StaleToken(f"a later attempt of job {self.job} has begun a SQL step", id=self.job)
         self._begun_ms, self._begun_ns = now_ms, self.elapsed_ns()
         if found is None:
-            yield "SAVEPOINT onceward_step", ()
+            try:
+                yield "SAVEPOINT onceward_step", ()
+            except Exception as error:
+                if "can only be used in transaction blocks" in str(error):
+                    raise BadInput(_AUTOCOMMIT) from error
+                raise
         return None if found is None else str(found)
 
     def _close(self, dialect: str, text: str) -> Statements[None]:

@@ -317,6 +317,7 @@ class Job(JobFields[Body], Generic[Body]):
         step = SqlStep(
             *(self.id, name, self._run_number, kept_ms, self._insist),
             *(self._store.clock.elapsed_ns, database, fn, args),
+            lambda result: steps_part.admit_result(self.steps or {}, self.id, name, result),
             None if self._run is None else self._run.run,
         )
         result = await self._step(name, step.result, at_most_once=False, ask=None)

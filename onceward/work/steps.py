@@ -13,7 +13,7 @@ import msgspec
 from onceward import keys, limits
 from onceward.engine.base import Record
 from onceward.engine.invariants import Rule
-from onceward.errors import BadInput, KeyReused, NotFailed
+from onceward.errors import BadInput, KeyReused, NotFailed, TooLarge
 from onceward.json_values import decode, encode
 from onceward.keys import Key
 from onceward.reasons import reason_text
@@ -59,6 +59,18 @@ def done_step(result: Any) -> Step:
     """A completed step with a copy of its result as plain JSON. Raises `BadInput` for a result that
     is not JSON."""
     return Step(done=True, result=decode(encode(result, _RESULT), Any, _RESULT))
+
+
+def admit_result(steps: Steps, id_: str, name: str, result: Any) -> None:
+    """Raise `TooLarge` if the steps of a job have no room for one more result."""
+    key = steps_key(id_)
+    size_bytes = len(encode({**steps, name: done_step(result)}, key))
+    if size_bytes > limits.VALUE_BYTES_MAX:
+        raise TooLarge(
+            f"with the result of the step {name!r}, the steps of job {id_} have {size_bytes} bytes "
+            f"of at most {limits.VALUE_BYTES_MAX}; return less, such as a key of your tables",
+            code="value_too_large",
+        )
 
 
 def result_of(step: Step) -> Any:

@@ -18,7 +18,7 @@ from onceward.errors import BadInput
 from onceward.sql.sources import source_of
 from onceward.testing.postgres import PostgresServer
 from tests.sql import drivers
-from tests.sql.shops import make_postgres, make_sqlite
+from tests.sql.shops import make_postgres, make_sqlite, run
 
 WAIT_S = 60.0
 CASES = [(f"sqlite {name}", enqueue) for name, enqueue in drivers.SQLITE.items()] + [
@@ -154,6 +154,80 @@ async def test_rows_that_cannot_be_accepted_move_to_the_failed_ones(shop: str, f
     assert len(found) == 4
     assert any("the options of a message are an object, not []" in reason for reason in found)
     database.close()
+
+
+async def test_ids_of_messages_that_are_unusable_fail_their_rows(shop: str, file: str) -> None:
+    """Ids that are too long to be recorded, that are no text, and that are used twice."""
+    database = sqlite3.connect(file.removeprefix("sqlite:///"))
+    for value in ("'" + "m" * 400_000 + "'", "x'00ff'", "CAST(x'ff41' AS TEXT)", "''"):
+        query = "INSERT INTO onceward_outbox (queue, message, key) VALUES ('q', {}, 'k')"
+        database.execute(query.format(value))
+    database.execute("INSERT INTO onceward_outbox (queue) VALUES ('q')")
+    database.commit()
+    assert await accepted(file, 1) == [None]
+    found = [reason for (reason,) in database.execute("SELECT reason FROM onceward_outbox_failed")]
+    assert len(found) == 4
+    assert all("the id of a message is 1 to 256 bytes of printable text" in one for one in found)
+    database.close()
+
+    connection = await asyncpg.connect(shop)
+    for queue in ("no queue", "no queue", "q"):
+        await connection.execute(
+            "INSERT INTO onceward_outbox (queue, message) "
+            "VALUES ($1, '00000000-0000-0000-0000-000000000001')",
+            queue,
+        )
+    assert await accepted(shop, 1) == [None]
+    assert await connection.fetchval("SELECT count(*) FROM onceward_outbox_failed") == 1
+    await connection.close()
+
+
+async def test_large_bodies_fit_into_memory_and_into_commits(shop: str, file: str) -> None:
+    """Bodies of 4 bytes for each character, as many as fit, and one that is cut when it is read."""
+    for url in (shop, file):
+        bodies = [f"{number:02}" + "\N{ROCKET}" * 83_000 for number in range(12)]
+        for body in ("x" * 3_000_000, *bodies):
+            run(url, f"INSERT INTO onceward_outbox (queue, body) VALUES ('q', '\"{body}\"')")
+        assert sorted(await accepted(url, 12)) == bodies
+        [(reason,)] = run(url, "SELECT reason FROM onceward_outbox_failed")
+        assert "the body of the message has more than 1000000 characters" in str(reason)
+        [(size,)] = run(url, "SELECT length(CAST(body AS text)) FROM onceward_outbox_failed")
+        assert size == 3_000_002
+
+
+@pytest.mark.parametrize("values", [{"body": ["\0"]}, {"key": "a\0"}, {"order_key": "\0"}])
+async def test_nul_characters_are_refused_before_postgres_does(
+    values: dict[str, Any], shop: str, file: str
+) -> None:
+    """An error of the database would abort the transaction of the application."""
+    message = {"queue": "q", "body": None, **values}
+    with psycopg.connect(shop) as connection:
+        with pytest.raises(BadInput, match="PostgreSQL cannot store NUL characters"):
+            sql.enqueue(connection, **message)
+        sql.enqueue(connection, "q", "\\u0000")
+    assert await accepted(shop, 1) == ["\\u0000"]
+    database = sqlite3.connect(file.removeprefix("sqlite:///"))
+    with database:
+        sql.enqueue(database, **message)
+    database.close()
+    assert await accepted(file, 1) == [message["body"]]
+
+
+async def test_a_role_with_the_documented_privileges_enqueues(shop: str) -> None:
+    name = shop.rpartition("/")[2]
+    page = Path("docs/sql.md").read_text()
+    grants = [line for line in page.splitlines() if line.startswith("GRANT ")]
+    with psycopg.connect(shop) as connection:
+        connection.execute(f"CREATE ROLE {name}")
+        for grant in grants:
+            grant = grant.replace("onceward.", "").replace("onceward ", "public ")
+            connection.execute(grant.replace("TO shop", f"TO {name}"))
+        connection.execute(f"SET LOCAL ROLE {name}")
+        connection.execute("SELECT onceward_enqueue('q', '1', order_key => 'o')")
+        sql.enqueue(connection, "q", 2)
+        connection.execute("RESET ROLE")
+        connection.execute(f"DROP OWNED BY {name}; DROP ROLE {name}")
+    assert sorted(await accepted(shop, 2)) == [1, 2]
 
 
 async def test_a_row_in_an_open_transaction_is_accepted_when_it_commits(shop: str) -> None:

@@ -15,6 +15,7 @@ import asyncpg
 import psycopg
 import pytest
 import sqlalchemy
+from psycopg.rows import dict_row
 from sqlalchemy.ext import asyncio as sqlalchemy_async
 from sqlalchemy.orm import sessionmaker
 
@@ -317,6 +318,100 @@ async def test_bad_input_of_a_step_is_reported(shop: str, file: str, tmp_path: P
         await step(f"sqlite:///{tmp_path}/missing.db", insert_now, "x")
     assert not (tmp_path / "missing.db").exists()
     assert paid(file) == paid(shop) == []
+
+
+async def test_rows_of_any_type_are_understood(shop: str, file: str) -> None:
+    """Connections whose rows or placeholders are configured."""
+
+    def named(cursor: Any, row: Any) -> dict[str, Any]:
+        return {column[0]: value for column, value in zip(cursor.description, row, strict=True)}
+
+    plain = sqlite3.connect(file.removeprefix("sqlite:///"))
+    plain.row_factory = named
+    assert await step(plain, insert_now, "a", name="a") == "a"
+    assert await step(plain, insert_now, "again", name="a") == "a"
+    plain.close()
+    async with aiosqlite.connect(file.removeprefix("sqlite:///")) as opened:
+        opened.row_factory = named  # type: ignore[assignment]
+        assert await step(opened, insert, "b", name="b") == "b"
+    with psycopg.connect(shop, row_factory=dict_row) as connection:
+        assert await step(connection, insert_now, "a", name="a") == "a"
+    with psycopg.connect(shop, cursor_factory=psycopg.RawCursor) as connection:
+        assert await step(connection, insert_now, "b", name="b") == "b"
+    async with await psycopg.AsyncConnection.connect(shop, row_factory=dict_row) as opened:
+        assert await step(opened, insert, "c", name="c") == "c"
+    assert paid(file) == ["a", "b"]
+    assert paid(shop) == ["a", "b", "c"]
+
+
+@pytest.mark.parametrize("kind", ["plain", "session", "async", "async session"])
+async def test_engines_in_autocommit_mode_are_refused(kind: str, shop: str, file: str) -> None:
+    """Otherwise the effect is committed before its record."""
+    for url, driver in (
+        (file, "sqlite+aiosqlite" if "async" in kind else "sqlite"),
+        (shop, "postgresql+asyncpg" if "async" in kind else "postgresql+psycopg"),
+    ):
+        engine: Any
+        address = f"{driver}:{url.partition(':')[2]}"
+        if "async" in kind:
+            engine = sqlalchemy_async.create_async_engine(address, isolation_level="AUTOCOMMIT")
+            factory: Any = sqlalchemy_async.async_sessionmaker(engine)
+        else:
+            engine = sqlalchemy.create_engine(address, isolation_level="AUTOCOMMIT")
+            factory = sessionmaker(engine)
+        fn = insert if "async" in kind else insert_now
+        with pytest.raises(onceward.BadInput, match="the database is in autocommit mode"):
+            await step(factory if "session" in kind else engine, fn, "x")
+        if "async" in kind:
+            await engine.dispose()
+        else:
+            engine.dispose()
+        assert paid(url) == []
+
+
+async def test_a_result_without_room_is_refused_before_the_commit(file: str) -> None:
+    app = onceward.App("memory://")
+
+    def pay(connection: Any, size: int) -> str:
+        insert_now(connection, str(size))
+        return "x" * size
+
+    @app.handler("q", attempts_max=1)
+    async def work(job: onceward.Job) -> None:
+        await job.sql_step(file, pay, 300_000, name="a")
+        await job.sql_step(file, pay, 100_000, name="b")
+
+    async with app, asyncio.timeout(WAIT_S):
+        job = await app.wait((await app.send("q", 1)).id)
+    assert "with the result of the step 'b', the steps of job" in job.reason
+    assert paid(file) == ["300000"]
+
+
+async def test_a_cancelled_step_leaves_no_transaction_open(file: str) -> None:
+    path = file.removeprefix("sqlite:///")
+    other = sqlite3.connect(path)
+    other.execute("BEGIN IMMEDIATE")
+    async with aiosqlite.connect(path) as connection:
+        begun = asyncio.Event()
+        execute = connection.execute  # in a thread, where it cannot be cancelled
+
+        def noticed(*args: Any) -> Any:
+            begun.set()
+            return execute(*args)
+
+        connection.execute = noticed  # type: ignore[method-assign,assignment]
+        task = asyncio.create_task(step(connection, insert, "x"))
+        await begun.wait()
+        await asyncio.sleep(0)
+        task.cancel()
+        await asyncio.sleep(0)
+        other.rollback()
+        await asyncio.wait([task])
+        assert task.cancelled()
+        await connection.execute_fetchall("SELECT 1")
+        assert not connection.in_transaction
+    other.close()
+    assert paid(file) == []
 
 
 @pytest.mark.parametrize(
