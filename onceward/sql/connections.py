@@ -60,17 +60,29 @@ async def _aiosqlite(connection: Any, sql: str, parameters: Sequence[Any]) -> Ro
         return list(await cursor.fetchall())
 
 
+def _tuples(cursor: Any) -> Callable[[Sequence[Any]], Any]:
+    return tuple
+
+
+def _psycopg_query(cursor: Any, sql: str) -> str:
+    raw = "psycopg.raw_cursor.RawCursorMixin" in class_names(cursor)
+    return _numbered(sql) if raw else sql.replace("?", "%s")
+
+
+def _numbered(sql: str) -> str:
+    first, *rest = sql.split("?")
+    return "".join([first, *[f"${number}{part}" for number, part in enumerate(rest, 1)]])
+
+
 def _psycopg(connection: Any, sql: str, parameters: Sequence[Any]) -> Rows:
-    driver = import_module("psycopg")
-    with driver.Cursor(connection, row_factory=driver.rows.tuple_row) as cursor:
-        cursor.execute(sql.replace("?", "%s"), parameters)
+    with connection.cursor(row_factory=_tuples) as cursor:
+        cursor.execute(_psycopg_query(cursor, sql), parameters)
         return list(cursor.fetchall()) if cursor.description else []
 
 
 async def _psycopg_async(connection: Any, sql: str, parameters: Sequence[Any]) -> Rows:
-    driver = import_module("psycopg")
-    async with driver.AsyncCursor(connection, row_factory=driver.rows.tuple_row) as cursor:
-        await cursor.execute(sql.replace("?", "%s"), parameters)
+    async with connection.cursor(row_factory=_tuples) as cursor:
+        await cursor.execute(_psycopg_query(cursor, sql), parameters)
         return list(await cursor.fetchall()) if cursor.description else []
 
 
@@ -81,9 +93,7 @@ def _django(connection: Any, sql: str, parameters: Sequence[Any]) -> Rows:
 
 
 async def _asyncpg(connection: Any, sql: str, parameters: Sequence[Any]) -> Rows:
-    first, *rest = sql.split("?")
-    numbered = [f"${number}{part}" for number, part in enumerate(rest, 1)]
-    return list(await connection.fetch("".join([first, *numbered]), *parameters))
+    return list(await connection.fetch(_numbered(sql), *parameters))
 
 
 def _named(sql: str, parameters: Sequence[Any]) -> tuple[Any, dict[str, Any]]:
