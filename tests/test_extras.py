@@ -106,7 +106,18 @@ def test_an_embedded_application_needs_no_extra(tmp_path: Path) -> None:
             "need idna: pip install 'onceward[webhooks]'",
         ),
     ],
-    ids=["client", "fastapi", "starlette", "server", "cli", "webhooks", "postgres", "names"],
+    ids=[
+        "client",
+        "fastapi",
+        "flask",
+        "django",
+        "starlette",
+        "server",
+        "cli",
+        "webhooks",
+        "postgres",
+        "names",
+    ],
 )
 def test_an_error_names_the_extra_to_install(use: str, error: str, tmp_path: Path) -> None:
     done = run(["-c", HIDE + use], tmp_path)
