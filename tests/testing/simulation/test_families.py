@@ -1,0 +1,38 @@
+"""The proof of jobs that wait: worlds without a violation, and planted bugs found."""
+
+import pytest
+
+from onceward.testing.simulation import SimulationFailed, Weather, simulate
+from onceward.testing.simulation.families import Families
+from tests.testing.simulation.planted_families import PLANTED
+from tests.testing.simulation.worlds import run_worlds
+
+SOAK_SEEDS = 10_000
+
+
+@pytest.mark.parametrize("mode", ["shared", "local"])
+def test_in_a_calm_world_all_is_done(mode):
+    report = simulate(Families, 1, mode=mode, servers=2, weather=Weather())
+    assert report.answers == report.operations
+
+
+@pytest.mark.simulate
+@pytest.mark.parametrize("name", PLANTED)
+def test_a_planted_bug_is_found(name):
+    bug = PLANTED[name]
+    # If nothing is raised, the code under test may have changed its course, and the seed is
+    # stale: python -m tests.testing.simulation.planted_families finds another one.
+    with bug.plant(), pytest.raises(SimulationFailed) as found:
+        simulate(Families, bug.seed)
+    assert found.value.kind in bug.kinds
+
+
+@pytest.mark.simulate
+def test_the_same_seed_is_the_same_run():
+    assert simulate(Families, 3).digest == simulate(Families, 3).digest
+
+
+@pytest.mark.simulate
+@pytest.mark.timeout(2700)
+def test_many_worlds_have_no_violation(soak):
+    run_worlds(Families, range(8), SOAK_SEEDS if soak else 0)
