@@ -245,8 +245,9 @@ def test_a_script_that_does_not_close_it_ends_cleanly(tmp_path: Path) -> None:
 
 
 INTERRUPTED = """
-import sys
+import signal, sys
 from onceward.sync import App
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell may have it ignored
 with App("sqlite:///app.db") as app:
     def enter(tx):
         print("inside", flush=True)
@@ -289,7 +290,10 @@ def test_an_interrupt_ends_a_call_and_leaves_nothing_behind(tmp_path: Path, wait
         assert process.stdout is not None
         assert process.stdout.readline() == "inside\n"
         process.send_signal(signal.SIGINT)
-        said, complaints = process.communicate(timeout=60)
+        try:
+            said, complaints = process.communicate(timeout=60)
+        finally:
+            process.kill()
     assert (said, complaints, process.returncode) == ("interrupted 0\n", "", 0)
 
 
