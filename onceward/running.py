@@ -66,7 +66,7 @@ class Workers:
     def __init__(
         self, drain_s: float, threads: int, redact: Callable[[str], str] | None = None
     ) -> None:
-        self._drain_s = drain_s
+        self.drain_s = drain_s
         self._threads_max = threads
         self._redact = redact
         self._threads: Threads | None = None
@@ -107,7 +107,7 @@ class Workers:
 
     def renewed(self) -> "Workers":
         """The same for a forked process."""
-        return Workers(self._drain_s, self._threads_max)
+        return Workers(self.drain_s, self._threads_max, self._redact)
 
     def start(self, app: "App", handlers: list[Handler]) -> None:
         quarantine = Quarantine()
@@ -124,7 +124,7 @@ class Workers:
     async def stop(self) -> None:
         """Let running handlers finish, within the time to drain."""
         try:
-            await asyncio.gather(*[worker.stop(self._drain_s) for worker in self.all])
+            await asyncio.gather(*[worker.stop(self.drain_s) for worker in self.all])
         finally:
             self.all = []
             if self._threads is not None:

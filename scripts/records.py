@@ -24,6 +24,7 @@ from onceward.maintenance.key_source import RECORD as SERVER_KEY
 from onceward.parts import all_kinds, load
 from onceward.rooms import records as rooms
 from onceward.rooms.owners import HUBS
+from onceward.schedule import children
 from onceward.schedule import records as schedule
 from onceward.schedule.placement import NODES, slot_key
 from onceward.schedule.settings import settings_key
@@ -88,6 +89,9 @@ def example_keys() -> list[Key]:
         schedule.gate_key("q", NAME),
         (schedule.parked_partition("q", NAME), keys.join(5, 1)),
         *(schedule.permit_key("q", 1), schedule.rate_key("q"), settings_key("q")),
+        schedule.events_key(ID),
+        children.family_key(ID, 1),
+        children.child_key(ID, 1, 0),
         (schedule.failed_partition("q"), keys.join(MS, ID)),
         *(dedupe_key("q", CALLER, NAME), dedupe_key("q", CALLER, "k" * 1_000)),
         *(locks.head_key(NAME, SLOTS), locks.hold_key(NAME, 1, SLOTS)),

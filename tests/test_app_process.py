@@ -167,4 +167,4 @@ def test_the_example_of_the_docstring_runs_as_it_stands(tmp_path: Path) -> None:
             timeout=50,
         )
         assert (shown.stderr, shown.returncode) == ("", 0)
-        assert shown.stdout == "Hello Ann, number 1\n", "the second time, too"
+        assert shown.stdout == "Hello Ann\n", "the second time, too"

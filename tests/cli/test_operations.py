@@ -242,8 +242,8 @@ def test_values_of_a_list_are_json_and_come_from_standard_input(
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ((), "expected a command: serve, work, "),
-        (("dance",), "unknown command 'dance'; use one of serve, "),
+        ((), "expected a command: dev, serve, work, "),
+        (("dance",), "unknown command 'dance'; use one of dev, serve, "),
         (("job",), "unknown command 'job'; did you mean 'jobs'? Run `onceward --help`."),
         (("jobs",), "expected a command: claim, "),
         (("jobs", "lits"), "unknown command 'lits'; did you mean 'list'? Run `onceward jobs --h"),

@@ -50,6 +50,14 @@ async def retry_job(client: Client, lose: Callable[[], None]) -> None:
     assert (await client.jobs.get(id_)).attempt == 0
 
 
+async def emit_event(client: Client, lose: Callable[[], None]) -> None:
+    receipt = await client.send("wait", 1, key="k")
+    lose()
+    await client.jobs.emit(receipt.id, "number", value=7)
+    await client.jobs.emit(receipt.id, "number", value=8)
+    assert (await client.jobs.wait(receipt.id)).result == [7, 8]
+
+
 async def settle_step(client: Client, lose: Callable[[], None]) -> None:
     receipt = await client.send("pay", 1, key="k", wait_s=30)
     assert receipt.state == "in_doubt"
@@ -170,6 +178,7 @@ async def delete_key(client: Client, lose: Callable[[], None]) -> None:
 TRIES: dict[str, tuple[str, Try]] = {
     "messages.send": ("/inbox/", send),
     "messages.send_many": ("/batch", send_many),
+    "jobs.emit": ("/events", emit_event),
     "jobs.retry": ("POST", retry_job),
     "jobs.settle": ("/settle", settle_step),
     "locks.acquire": ("/acquire", acquire_lock),
@@ -215,6 +224,10 @@ async def test_an_operation_takes_effect_once(name: str, losses: list[Loss]) -> 
     @app.handler("pay", attempts_max=0)
     async def pay(job: Job) -> Any:
         return await job.step("pay", lose_contact, at_most_once=True)
+
+    @app.handler("wait")
+    async def wait(job: Job) -> list[Any]:
+        return [await job.wait_for("number") for _ in range(2)]
 
     async with (
         Served(app) as served,

@@ -225,7 +225,7 @@ async def test_what_is_public_tells_nothing_of_what_is_stored() -> None:
             body = (await ask(nobody, operation, names)).body.decode(errors="replace")
             # Metrics name queues, which is said in the guide, and nothing else.
             assert MARK not in body.replace(f'queue="{MARK}-queue"', ""), operation.path
-            assert '"ow_' not in body
+            assert '"ow_' not in body.replace('"ow_…"', "")  # in a sample
 
 
 async def _state(owner: Caller) -> list[Any]:

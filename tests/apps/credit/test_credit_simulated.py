@@ -127,7 +127,7 @@ class Storm(Handlers):
         for name in self._credits:
             server, _, number = name.rpartition(".")
             lives.setdefault(server, []).append(int(number))
-        for _, _, worker, _ in job["history"]:
+        for _, _, worker, *_ in job["history"]:
             server, _, number = worker.partition("/")[0].rpartition(".")
             if int(number) < max(lives[server]):
                 return

@@ -218,7 +218,7 @@ def test_a_case_in_doubt_is_settled_by_a_person(server: ServerProcess) -> None:
     assert said == f"Settled {id_} as made: ticket 7\n"
     assert _ended(server, place) == (id_, "succeeded")
     assert World.pulls.count(opportunity(number)) == 1
-    assert command.said("queues", "failed", "credit") == "No failed jobs in 'credit'.\n"
+    assert command.listed("queues", "failed", "credit") == ("", "No failed jobs in 'credit'.\n")
     shown = credit.said("show", ORGANISATION, opportunity(number))
     assert "B7" in shown
     assert "as done by" in shown
