@@ -61,6 +61,12 @@ def load_app(path: str) -> App:
         raise OncewardError(
             f"cannot load {path!r}: {error}. Use module:name, as in shop:app", code="bad_settings"
         ) from error
+    if isinstance(getattr(found, "_target", None), App):
+        raise OncewardError(
+            f"{path!r} is an onceward.sync.App, which runs in its own program (`app.work()`); "
+            "declare an onceward.App, whose handlers can be plain functions as well",
+            code="bad_settings",
+        )
     if not isinstance(found, App):
         raise OncewardError(
             f"{path!r} is not an onceward.App; write MODULE:NAME of one", code="bad_settings"

@@ -56,11 +56,13 @@ async def test_handlers_run_until_a_signal(tmp_path: Path, number: signal.Signal
         ("nowhere:app", "cannot load 'nowhere:app': No module named 'nowhere'"),
         ("shop:till", "cannot load 'shop:till': "),
         ("shop:onceward", "'shop:onceward' is not an onceward.App"),
+        ("shop:plain", "'shop:plain' is an onceward.sync.App, which runs in its own program"),
         (":app", "cannot load ':app': "),
     ],
 )
 def test_an_application_that_is_not_there_is_one_line(tmp_path: Path, path: str, says: str) -> None:
-    (tmp_path / "shop.py").write_text(SHOP)
+    plain = 'from onceward.sync import App\n\nplain = App("memory://")\n'
+    (tmp_path / "shop.py").write_text(SHOP + plain)
     with start(tmp_path, path) as process:
         out, err = process.communicate(timeout=50)
     assert (out, process.returncode) == ("", 78)
