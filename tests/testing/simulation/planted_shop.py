@@ -124,9 +124,9 @@ class Bug(NamedTuple):
 
 
 PLANTED: dict[str, Bug] = {
-    "the key is the row id": Bug(key_from_the_row_id, 2, ("row lost", "row failed")),
-    "a cursor over ids": Bug(cursor_over_ids, 2, ("row lost", "stuck", "never ends")),
-    "rows deleted with the job": Bug(rows_deleted_with_the_job, 19, ("step twice",)),
+    "the key is the row id": Bug(key_from_the_row_id, 14, ("row lost", "row failed")),
+    "a cursor over ids": Bug(cursor_over_ids, 1, ("row lost", "stuck", "never ends")),
+    "rows deleted with the job": Bug(rows_deleted_with_the_job, 68, ("step twice",)),
     "a drainer without fence": Bug(no_fence, 157, ("row twice",)),
     "accepted rows are not recorded": Bug(accepted_rows_not_recorded, 161, ("row twice",)),
     "ids are drawn before locks": Bug(ids_before_locks, 1, ("order",)),
