@@ -37,6 +37,15 @@ def encode(value: Any, key: Key, order: Literal["sorted"] | None = None) -> byte
     return text
 
 
+def admit_json(value: Any, what: str) -> None:
+    """Raise `BadInput` with the name of a value if JSON does not support it."""
+    try:
+        encode(value, (what, ""))
+    except BadInput as error:
+        why = f"the {what} cannot be stored: {error.__cause__}"
+        raise BadInput(why, code="bad_value") from error.__cause__
+
+
 def decode(text: bytes, type: Any, key: Key) -> Any:
     """The value of a record. Raises `damaged` if it does not have the expected type."""
     try:

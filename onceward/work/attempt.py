@@ -35,6 +35,7 @@ from onceward.errors import (
 )
 from onceward.functions import name_of
 from onceward.job_context import RUNNING, JobContext, about
+from onceward.json_values import admit_json
 from onceward.keys import shown_key
 from onceward.meters import Histogram
 from onceward.reasons import leaves
@@ -364,7 +365,7 @@ class Attempt:
         except (StaleToken, NoSuchJob) as stale:
             return self._over(one, stale)
         except BadInput as refused:
-            error = error or refused
+            error = error or _refusal(refused, result)
         except OncewardError as trouble:
             # The outcome is unknown: the lease expires, and the next attempt continues.
             return self._over(one, trouble)
@@ -497,3 +498,12 @@ def _about(claim: Claim) -> dict[str, object]:
 
 def _name(one: Held) -> tuple[str, int]:
     return f"{one.claim.id} of {one.claim.queue}", one.claim.attempt
+
+
+def _refusal(refused: BadInput, result: Any) -> BadInput:
+    """Why a commit was refused: that of the result, if its type cannot be stored."""
+    try:
+        admit_json(result, "result")
+    except BadInput as error:
+        return error
+    return refused

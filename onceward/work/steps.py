@@ -14,7 +14,7 @@ from onceward import keys, limits
 from onceward.engine.base import Record
 from onceward.engine.invariants import Rule
 from onceward.errors import BadInput, KeyReused, NotFailed, TooLarge
-from onceward.json_values import decode, encode
+from onceward.json_values import admit_json, decode, encode
 from onceward.keys import Key
 from onceward.reasons import reason_text
 from onceward.schedule import Schedule, job_key, steps_key
@@ -58,7 +58,12 @@ def _judge(record: Record) -> Iterator[str]:
 def done_step(result: Any) -> Step:
     """A completed step with a copy of its result as plain JSON. Raises `BadInput` for a result that
     is not JSON."""
-    return Step(done=True, result=decode(encode(result, _RESULT), Any, _RESULT))
+    try:
+        text = encode(result, _RESULT)
+    except BadInput:
+        admit_json(result, "result of the step")
+        raise
+    return Step(done=True, result=decode(text, Any, _RESULT))
 
 
 def admit_result(steps: Steps, id_: str, name: str, result: Any) -> None:

@@ -266,8 +266,8 @@ async def test_a_handler_may_give_a_job_up_whatever_attempts_are_left() -> None:
 @pytest.mark.parametrize(
     ("result", "reason"),
     [
-        (object(), "cannot be stored"),
-        (float("nan"), "cannot be stored"),
+        (object(), "the result cannot be stored: Encoding objects of type object"),
+        (float("nan"), "the result cannot be stored: NaN"),
         ("x" * limits.VALUE_BYTES_MAX, "bytes"),
     ],
 )

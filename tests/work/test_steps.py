@@ -139,7 +139,7 @@ async def test_only_a_step_in_doubt_can_be_settled() -> None:
     for name in ("before", "other"):
         with pytest.raises(BadInput, match="no step"):
             await settle(jobs, id_, name, done=True)
-    with pytest.raises(BadInput, match="cannot be stored"):
+    with pytest.raises(BadInput, match="the result of the step cannot be stored"):
         await settle(jobs, id_, "pay", done=True, result=object())
     assert await jobs.stage(id_) == "in_doubt"
     ready = await jobs.send()
