@@ -102,7 +102,9 @@ class _TracebackFormatter(TextFormatter):
 
 def _says_more(record: logging.LogRecord) -> bool:
     """Whether a log record has more than the line of an attempt."""
-    return record.exc_info is not None or not str(record.msg).startswith("job %s failed in attempt")
+    return record.exc_info is not None or not str(record.msg).startswith(
+        "job %s of %s failed in attempt"
+    )
 
 
 def _lines(error: BaseException) -> list[str]:

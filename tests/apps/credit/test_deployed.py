@@ -223,7 +223,7 @@ def test_a_case_in_doubt_is_settled_by_a_person(server: ServerProcess) -> None:
     assert "B7" in shown
     assert "as done by" in shown
     assert "ticket 7" in shown
-    assert "as done by" in command.said("jobs", "get", id_)
+    assert "pull: done, by" in command.said("jobs", "get", id_)
 
     # What came later is shown beside it.
     fresher = [notification(number, "04l000000099999", Name="Another")]
