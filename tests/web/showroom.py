@@ -73,6 +73,14 @@ async def mail(job: onceward.Job) -> str:
     return "250 queued"
 
 
+@app.handler("returns")
+async def take_back(job: onceward.Job) -> dict[str, Any]:
+    """Inspect all items, and wait for an approval."""
+    items = [onceward.ChildJob("inspections", item) for item in job.body["items"]]
+    found = await job.gather(*items)
+    return {"found": found, "approval": await job.wait_for("approval")}
+
+
 class Shop:
     """The shop behind a server that runs, and traffic for it."""
 

@@ -248,6 +248,44 @@ def test_a_doubt_is_settled_by_a_person(console: Console) -> None:
         assert '"paid": 4900' in page.get_by_label("Result", exact=True).inner_text()
 
 
+def test_a_waiting_job_shows_its_children_and_receives_an_event(console: Console) -> None:
+    console.post("inbox/returns", {"key": "return-7", "body": {"items": ["lamp", MARKUP]}})
+    [job] = console.get("jobs?key=return-7")["jobs"]
+    path = f"jobs/{job['id']}"
+    with console.visit("422") as page:
+        console.open(page, path, "return-7")
+        page.locator(".facts").get_by_text("its children (call 1)").wait_for()
+        rows = page.get_by_role("region", name="Children").get_by_role("row")
+        assert rows.filter(has_text="queued").count() == 2
+        for scheme in ("light", "dark"):
+            page.emulate_media(color_scheme=scheme)
+            assert grievances(page) == []
+        rows.get_by_role("link").first.click()
+        page.get_by_label("Body", exact=True).get_by_text("lamp").wait_for()
+        page.locator(".facts").get_by_role("link", name=f"…{job['id'][-10:]}").click()
+        page.get_by_role("heading", level=1, name="return-7").wait_for()
+        for _ in range(2):
+            [child] = console.post("queues/inspections/claim", {"wait_ms": 5_000})["jobs"]
+            done = {"token": child["token"], "result": "as new"}
+            console.post(f"jobs/{child['id']}/complete", done)
+        page.get_by_role("heading", name="Waits for the event “approval”").wait_for()
+        page.locator(".story li").filter(has_text="Waits for the event").first.wait_for()
+        assert page.get_by_text("in doubt").count() == 0
+        for size, scheme in product((DESKTOP, PHONE), ("light", "dark")):
+            page.set_viewport_size(size)
+            page.emulate_media(color_scheme=scheme)
+            assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
+            assert grievances(page) == []
+        page.get_by_label("Its value as JSON").fill("{ok")
+        page.get_by_role("button", name="Send event").click()
+        page.get_by_text("The value is not JSON").wait_for()
+        page.get_by_label("Its value as JSON").fill('{"ok": true}')
+        page.get_by_role("button", name="Send event").click()
+        page.locator(".story").get_by_text("Succeeded in attempt").wait_for()
+        assert '"ok": true' in page.get_by_label("Result", exact=True).inner_text()
+        page.get_by_role("button", name="Send event").wait_for(state="detached")
+
+
 def test_a_queue_is_paused_and_goes_on(console: Console) -> None:
     with console.visit() as page:
         console.open(page, "queues/parcels", "parcels")

@@ -431,7 +431,7 @@ async def _steps(tx: Transaction, id_: str, job: Job) -> list[api.JobStep]:
         return []
     shown = []
     for name, step in (await steps.load(tx, id_)).items():
-        state = "done" if step.done else "asleep" if step.until_ms else "intended"
+        state = "done" if step.done else "intended" if step.intent else "asleep"
         shown.append(api.JobStep(name, state, step.result, step.until_ms, step.intent))
     return shown
 

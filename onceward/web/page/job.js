@@ -1,16 +1,21 @@
 // One job: its message, attempts, steps and effects.
 
-import { get, part, post, remove, repeat } from "./api.js";
-import { ask, doing, h, put, tell } from "./dom.js";
+import { get, part, post, query, remove, repeat } from "./api.js";
+import { ask, doing, h, once, put, table, tell } from "./dom.js";
 import { exactly, plural, pretty, span } from "./format.js";
 import { OPTIONS, STATES, chip } from "./joblist.js";
 
 const ENDED = ["succeeded", "failed", "in_doubt", "cancelled"];
+const CHILDREN = 50;
 
 export function page({ rest: [id], trouble }) {
   const path = `v1/jobs/${part(id)}`;
   const title = h("h1", { tabindex: "-1" }, `…${id.slice(-10)}`), state = h("span"), tools = h("div.row");
   const facts = h("dl.facts"), line = h("ol.story"), settle = h("div"), values = h("div.values");
+  const event = h("div"), family = childTable(), children = h("section", { hidden: true }, h("h2", "Children"), family.element);
+  const pages = [""];
+  const back = doing("Previous children", () => turn(() => pages.pop())), further = doing("Next children", () => turn(() => pages.push(family.next)));
+  children.append(h("div.row", back, further));
   const wrong = h("p.wrong", { role: "alert" });
   let before = "";
 
@@ -24,11 +29,28 @@ export function page({ rest: [id], trouble }) {
       live?.stop();
       return;
     }
+    await drawChildren(story.job);
     const text = JSON.stringify(story);
     if (text === before) return; // keep the elements and their focus
     before = text;
     draw(story);
   }, 1000, trouble);
+
+  async function turn(change) {
+    change();
+    await live.now();
+  }
+
+  /** The children of a job, until it succeeds or is cancelled. */
+  async function drawChildren(job) {
+    const kept = !["succeeded", "cancelled"].includes(job.state);
+    const found = kept ? await get(query(`${path}/children`, { limit: CHILDREN, after: pages.at(-1) })) : { children: [], next: null };
+    family.update(found.children);
+    family.next = found.next;
+    children.hidden = found.children.length === 0 && pages.length === 1;
+    back.hidden = pages.length === 1;
+    further.hidden = !found.next;
+  }
 
   function draw(story) {
     const job = story.job;
@@ -38,6 +60,8 @@ export function page({ rest: [id], trouble }) {
       ["Queue", h("a", { href: `#/queues/${part(job.queue)}` }, job.queue)],
       ["Id", h("code", id)],
       ["Sender", story.caller || "the application"],
+      ["Parent", job.parent ? h("a", { href: `#/jobs/${part(job.parent)}` }, `…${job.parent.slice(-10)}`) : null],
+      ["Waits for", job.state === "waiting" ? awaited(job) : null],
       ["Key", job.key], ...OPTIONS.map(([name, text]) => [name, text(job)]),
       ["Attempts", job.attempts_max ? `${job.attempt} of at most ${job.attempts_max}` : String(job.attempt)],
       ["Duplicates with another body", story.differences ? plural(story.differences, "time") : null],
@@ -45,6 +69,11 @@ export function page({ rest: [id], trouble }) {
     tools.replaceChildren(...actions(job));
     line.replaceChildren(...events(story).map(([kind, what, when, ...more]) => h(`li.${kind}`,
       h("div.row", h("span.strong", what), when ? h("time.faint", exactly(when)) : null), more)));
+    const wanted = job.state === "waiting" && job.waits?.startsWith("event ") ? job.waits.slice(6) : "";
+    if (event.wanted !== wanted) {
+      event.wanted = wanted; // a value that is being entered stays otherwise
+      event.replaceChildren(...(wanted ? [sender(wanted)] : []));
+    }
     settle.replaceChildren(...(job.state === "in_doubt" ? story.steps.filter((one) => one.state === "intended").map(doubt) : []));
     values.replaceChildren(
       h("section", h("h2", "Body"), h("pre", { tabindex: "0", "aria-label": "Body" }, pretty(job.body))),
@@ -65,6 +94,18 @@ export function page({ rest: [id], trouble }) {
     return [job.state === "failed" && retry, !["succeeded", "cancelled"].includes(job.state) && cancel].filter(Boolean);
   }
 
+  function sender(name) {
+    const field = h("textarea", { id: "value", rows: "3", spellcheck: "false", placeholder: "null" });
+    const key = [...crypto.getRandomValues(new Uint8Array(12))].map((byte) => byte.toString(16).padStart(2, "0")).join("");
+    return h("section.panel", h("h2", `Waits for the event “${name}”`),
+      h("label", { for: "value" }, "Its value as JSON"), field,
+      h("div.row", doing("Send event", async () => {
+        await post(`${path}/events`, { event: name, value: parsed(field.value, "value"), key });
+        tell("Sent. The job continues with that value.");
+        await live.now();
+      }, "main")));
+  }
+
   function doubt(step) {
     const field = h("textarea", { id: "result", rows: "3", spellcheck: "false", placeholder: "null" });
     const send = (done, result) => async () => {
@@ -76,24 +117,47 @@ export function page({ rest: [id], trouble }) {
       h("p", `Attempt ${step.attempt} started this external call, and its outcome is unknown. Check the external system, then record the outcome.`),
       h("label", { for: "result" }, "If it was done: its result as JSON"), field,
       h("div.row",
-        doing("Mark as done", async () => {
-          let result = null;
-          if (field.value.trim()) {
-            try {
-              result = JSON.parse(field.value);
-            } catch {
-              throw new Error("The result is not JSON. Put text in quotes.");
-            }
-          }
-          await send(true, result)();
-        }, "main"),
+        doing("Mark as done", () => send(true, parsed(field.value, "result"))(), "main"),
         doing("Mark as not done", send(false))));
   }
 
   const element = h("div.page", h("p.trail", h("a", { href: "#/queues" }, "Queues")),
     h("div.head", title, state, tools), wrong,
-    h("div.two", h("div", facts, settle, h("h2", "History"), line), values));
+    h("div.two", h("div", facts, event, settle, children, h("h2", "History"), line), values));
   return { title: "Job", element, stop: () => live.stop() };
+}
+
+/** The JSON value of a field; null if it is empty. */
+function parsed(text, what) {
+  if (!text.trim()) return null;
+  try {
+    return JSON.parse(text);
+  } catch {
+    throw new Error(`The ${what} is not JSON. Put text in quotes.`);
+  }
+}
+
+/** What a waiting job waits for. */
+function awaited(job) {
+  const [kind, ...rest] = (job.waits ?? "").split(" ");
+  return kind === "event" ? `the event “${rest.join(" ")}”` : `its children (call ${rest[0]})`;
+}
+
+function childTable() {
+  return table("Children", [
+    { name: "Job", kind: "name", update: once((cell, child) => {
+      cell.append(h("a", { href: `#/jobs/${part(child.id)}` }, `…${child.id.slice(-10)}`));
+    }) },
+    { name: "Queue", show: (child) => child.queue },
+    { name: "State", update: once((cell, child) => {
+      const label = chip(child.state);
+      cell.append(label);
+      return (now) => label.change(now.state);
+    }) },
+    { name: "Call", kind: "number", show: (child) => child.call },
+    { name: "Position", kind: "number", show: (child) => child.index },
+    { name: "Error", kind: "wide", show: (child) => child.reason ?? "" },
+  ], (child) => child.id, "No children.");
 }
 
 /** The events of a job in order: [kind, what, when, ...more]. */
@@ -115,7 +179,7 @@ function events(story) {
   found.push(...[...failures, ...changes].sort((one, other) => one[2] - other[2]));
   for (const step of story.steps) {
     found.push([step.state === "intended" ? "warn" : "step",
-      step.state === "asleep" ? "Sleeps" : step.state === "done" ? `Step “${step.name}” is done` : `Step “${step.name}” is in doubt`,
+      step.state === "asleep" ? pause(step) : step.state === "done" ? `Step “${step.name}” is done` : `Step “${step.name}” is in doubt`,
       step.until_ms, step.state === "done" ? h("pre", { tabindex: "0", "aria-label": `Result of ${step.name}` }, pretty(step.result)) : null]);
   }
   for (const step of story.effects.filter((one) => one.kind === "step")) {
@@ -135,9 +199,16 @@ function events(story) {
       job.state === "cancelled" ? (job.changes ?? []).filter((one) => one.kind === "cancelled").slice(-1).map((one) => h("p.faint", `by ${one.by || "the application"}`)) : null]);
   } else {
     const timed = job.state === "scheduled" || job.state === "retrying";
-    found.push(["live", `The job is ${STATES[job.state]}${timed ? " for" : ""}`, timed ? job.due_ms : 0]);
+    found.push(["live", `The job is ${STATES[job.state]}${timed ? " for" : ""}`, timed ? job.due_ms : 0,
+      job.state === "waiting" ? h("p.faint", `for ${awaited(job)}`) : null]);
   }
   return found;
+}
+
+/** The name of a step that sleeps, or waits for an event. */
+function pause(step) {
+  const [, event] = /^wait \d+ for (.+)$/.exec(step.name) ?? [];
+  return event ? `Waits for the event “${event}”${step.until_ms ? " until" : ""}` : "Sleeps";
 }
 
 function link(one) {

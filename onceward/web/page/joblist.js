@@ -5,7 +5,7 @@ import { h, once, put, table } from "./dom.js";
 import { time } from "./format.js";
 
 export const STATES = {
-  scheduled: "scheduled", queued: "queued", running: "running", retrying: "retrying",
+  scheduled: "scheduled", queued: "queued", running: "running", waiting: "waiting", retrying: "retrying",
   succeeded: "succeeded", failed: "failed", in_doubt: "in doubt", cancelled: "cancelled", gone: "forgotten",
 };
 const KINDS = { failed: "bad", in_doubt: "warn", succeeded: "good", running: "live", retrying: "warn" };
