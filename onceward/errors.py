@@ -394,6 +394,15 @@ class Fail(OncewardError):
 
     default_code = "failed"
 
+    def __init__(
+        self,
+        message: str = "the handler failed the job",
+        *,
+        code: str | None = None,
+        **details: object,
+    ) -> None:
+        super().__init__(message, code=code, **details)
+
 
 class NotDone(OncewardError):
     """Raised by an at-most-once step that certainly had no effect. It may name the time of the next

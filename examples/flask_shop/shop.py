@@ -61,6 +61,9 @@ def create_app(config: dict[str, Any] | None = None) -> Flask:
 
     @web.errorhandler(onceward.OncewardError)
     def problem(error: onceward.OncewardError) -> ResponseReturnValue:
+        if error.kind.status >= 500:  # details of errors of the server are for the log only
+            web.logger.error("%s", error)
+            return {"code": error.code}, error.kind.status
         return {"code": error.code, "detail": error.message}, error.kind.status
 
     return web

@@ -130,12 +130,21 @@ class DeclaredHandler(HandlerFunction[Any, Any, Any, Any]):
         if not site.has_database:
             return site.send(self.queue, body, key=key, tx=tx, **options)
         _ = site.app
-        return site.handlers[self.queue].enqueue(body, key=key, tx=tx, **options)
+        return self._declared_in(site).enqueue(body, key=key, tx=tx, **options)
 
     def result(self, id_: str, *, timeout_s: float | None = None) -> Any:
         site = self._jobs.site
         _ = site.app
-        return site.handlers[self.queue].result(id_, timeout_s=timeout_s)
+        return self._declared_in(site).result(id_, timeout_s=timeout_s)
+
+    def _declared_in(self, site: Site) -> HandlerFunction[Any, Any, Any, Any]:
+        found = site.handlers.get(self.queue)
+        if found is None:
+            raise BadInput(
+                f"the handler of {self.queue!r} was declared too late; import its module before "
+                "the application is configured"
+            )
+        return found
 
 
 class Jobs:

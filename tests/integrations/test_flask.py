@@ -102,6 +102,9 @@ def test_what_is_missing_is_named() -> None:
             jobs.init_app(web)
         with pytest.raises(BadInput, match="no server in the settings"):
             _ = jobs.client
+        late: Any = jobs.handler("late")(lambda job: None)
+        with pytest.raises(BadInput, match="'late' was declared too late; import its module"):
+            late.enqueue(1)
     with pytest.raises(BadInput, match="already has the extension"):
         Onceward(web)
 

@@ -263,6 +263,15 @@ async def test_a_handler_may_give_a_job_up_whatever_attempts_are_left() -> None:
     assert (job.state, job.attempt, job.reason) == ("failed", 1, "there is no such customer")
 
 
+@virtual
+async def test_the_class_of_a_failure_needs_no_message() -> None:
+    async def work(job: Job) -> None:
+        raise Fail
+
+    _, job = await run_one(work, attempts_max=10)
+    assert (job.state, job.attempt, job.reason) == ("failed", 1, "the handler failed the job")
+
+
 @pytest.mark.parametrize(
     ("result", "reason"),
     [
