@@ -100,6 +100,7 @@ class LiveRoom:
         self.id = id_
         self.hub = hub
         self.loaded = loaded
+        loaded.moved = lambda: self.over or not hub.owners.own(id_)
         self.news: News[Session] = News()
         self.members: dict[str, Member] = {}
         self.readers: dict[Session, Member] = {}

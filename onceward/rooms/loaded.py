@@ -8,7 +8,7 @@ log is followed, and the steps are applied again.
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -114,6 +114,8 @@ class LoadedRoom:
         """The work of an attempt since it last yielded to other tasks."""
         self._followed: list[Entry] = []
         """Steps of other processes that members have not received yet."""
+        self.moved: Callable[[], bool] = lambda: False
+        """Whether the room is not served here any more; the live room sets it."""
 
     @classmethod
     async def load(cls, store: Store, rooms: Rooms, id_: str) -> "LoadedRoom":
@@ -206,6 +208,14 @@ class LoadedRoom:
         """
         self.give_back()
         await self._catch_up(tx)
+        # The next owner may have rejected a step, which must never be applied then. Checked after
+        # the reads, because entries that it adds later conflict with this commit.
+        if self.moved():
+            raise OncewardError(
+                f"the room {self._id!r} is not served by this node any more; members must join "
+                "again",
+                code="room_moved",
+            )
         answers: list[Answer] = []
         self.effort = 0
         for waiting in batch:
@@ -227,7 +237,7 @@ class LoadedRoom:
         Otherwise return None and do nothing.
         """
         self.give_back()
-        if not self._is_known(tx):
+        if not self._is_known(tx) or self.moved():
             return None
         self.effort = 0
         answers = [self._take(waiting, tx.now_ms) for waiting in batch]

@@ -2,7 +2,9 @@
 
 On a shared database each node publishes its address in a record with a secret, encrypted with the
 server key that all nodes have. A node that presents the secret proves that it belongs to the
-cluster. If two nodes serve a room for a moment, no harm is done: steps are versioned writes.
+cluster. If two nodes serve a room for a moment, no harm is done: steps are versioned writes. A node
+that has lost a room does not retry a commit of its steps, since the next owner may have rejected
+them.
 """
 
 import asyncio

@@ -91,7 +91,9 @@ class HubServer:
         self.start()
 
     def start(self) -> None:
-        """A new hub; the one before is not heard any more, though it may be at work."""
+        """A new hub; the one before has lost its lease, though it may be at work."""
+        for hub in self.hubs:
+            hub.owners.own = lambda id_: False  # type: ignore[method-assign]
         self.hubs.append(Hub(self.store, self.parts, Placement(self.store, limits.SLOTS_DEFAULT)))
 
     def receive(self, link: Link, raw: bytes) -> bool:

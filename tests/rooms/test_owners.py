@@ -8,7 +8,7 @@ import pytest
 from onceward.app import App
 from onceward.errors import Contention
 from onceward.store.transaction import Transaction
-from tests.rooms.people import Person
+from tests.rooms.people import Person, map_set
 from tests.rooms.test_relay import cluster, enter
 from tests.schedule.cluster import virtual
 
@@ -103,6 +103,48 @@ async def test_a_step_under_way_at_the_node_before_is_taken_once_by_both(
         await nodes.apps.sleep(30)
         joined = await found(two, room)
         assert (joined["seq"], joined["maps"]) == (2, {"m": {"k": 2}})
+
+
+@pytest.mark.parametrize("how", ["ended", "lease over"])
+@virtual
+async def test_a_step_that_the_next_node_has_refused_is_not_applied_by_the_node_before(
+    monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    async with cluster() as (nodes, one, two):
+        room = nodes.room_of(one)
+        ann, epoch = await made(one, room)
+        ann.step(room, 1, map_set("m", "k", 1))
+        await ann.next("ack")
+        ledger = one.hub.rooms[room].loaded
+        attempt, under_way, may_end = ledger.attempt, asyncio.Event(), asyncio.Event()
+
+        async def slow(tx: Transaction, batch: Any) -> Any:
+            answers = await attempt(tx, batch)
+            under_way.set()
+            await may_end.wait()
+            return answers
+
+        monkeypatch.setattr(ledger, "attempt", slow)
+        compare = {"op": "map.compare", "map": "m", "key": "k", "value": 2, "expect": 1}
+        ann.step(room, 2, compare)
+        await under_way.wait()
+        both_serve(monkeypatch, two)
+        if how == "ended":
+            one.hub.rooms[room].end("room_moved", "another node serves it")
+        else:
+            monkeypatch.setattr(one.hub.owners, "own", lambda id_: False)
+        ben, again = await enter(two, "ben"), await enter(two, "ann")
+        await ben.join(room, "b")
+        ben.step(room, 1, map_set("m", "k", 9))
+        await ben.next("ack")
+        await again.join(room, epoch=epoch, seq=0, steps=[{"n": 2, "ops": [compare]}])
+        assert (await again.next("refused"))["n"] == 2
+        ben.step(room, 2, map_set("m", "k", 1))
+        await ben.next("ack")
+        may_end.set()  # its commit conflicts, and the step would be valid again
+        await nodes.apps.sleep(30)
+        joined = await found(two, room)
+        assert (joined["seq"], joined["maps"]) == (3, {"m": {"k": 1}})
 
 
 @virtual
