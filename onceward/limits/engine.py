@@ -73,6 +73,8 @@ RECONNECT_S_MAX = 1.0
 HINTS_MAX = 500
 HINT_PAUSE_S = 0.005
 LISTEN_S_MAX = 20.0
-# Connections for SQL statements of the application, and how long one may be idle in a transaction.
+# Connections for SQL statements of the application, how long one may be idle in a transaction, and
+# how long a transaction waits for one.
 SESSIONS = 8
 SESSION_IDLE_MS = 60_000
+SESSION_WAIT_S = 60.0

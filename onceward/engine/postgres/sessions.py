@@ -5,6 +5,7 @@ of records is the last statement, so both take effect together. A lost response 
 lane of the connection, as for any commit.
 """
 
+import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
@@ -15,7 +16,7 @@ from onceward.engine.base import ANY, Check, Delete, Session, Version, Write, ad
 from onceward.engine.postgres.batch import Batch, Member
 from onceward.engine.postgres.commits import CommitLink, Commits, LostBatch, Ticket
 from onceward.engine.postgres.link import Links, Lost, Rejected
-from onceward.errors import BadInput, Conflict, OutcomeUnknown
+from onceward.errors import BadInput, Conflict, OutcomeUnknown, Unavailable
 
 _BEGIN: Final = f"""
 BEGIN ISOLATION LEVEL READ COMMITTED;
@@ -83,7 +84,14 @@ class PostgresSession(Session):
     async def begin(cls, links: Links[SessionLink], commits: Commits) -> "PostgresSession":
         """Raises `Unavailable`."""
         while True:
-            link = await links.take()
+            try:
+                async with asyncio.timeout(limits.SESSION_WAIT_S):
+                    link = await links.take()
+            except TimeoutError:
+                raise Unavailable(
+                    f"no SQL connection became free within {limits.SESSION_WAIT_S:g} s: a node has "
+                    f"{limits.SESSIONS}. Do not open a second transaction inside one of them."
+                ) from None
             try:
                 ticket = await link.begin()
             except (Lost, Rejected):  # it was idle for long; an unreachable server ends the loop

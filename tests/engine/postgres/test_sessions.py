@@ -8,6 +8,7 @@ import asyncpg
 import pytest
 
 import onceward
+from onceward import limits
 from onceward.testing.postgres import PostgresServer
 from tests.sql.cutting import Cutter
 from tests.sql.shops import run
@@ -63,6 +64,28 @@ async def test_statements_records_and_the_end_of_a_job_commit_together(
         records = await app.run(lambda tx: tx.scan("paid"))
         assert len(records) == len(await app.claim("next", "w", lease_s=9, max=9)) == 1
     assert [row.key[1] for row in records] == rows(server, table)
+
+
+async def test_transactions_that_wait_for_each_other_end(
+    app: onceward.App, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each has a connection and needs a second one: the pool must not be used up for ever."""
+    ready = asyncio.Barrier(limits.SESSIONS)
+
+    async def outer(tx: onceward.Transaction) -> None:
+        await tx.sql()
+        await ready.wait()
+        monkeypatch.setattr(limits, "SESSION_WAIT_S", 0.05)
+        await app.run(lambda inner: inner.sql())
+
+    async with asyncio.timeout(WAIT_S):
+        calls = [app.run(outer) for _ in range(limits.SESSIONS)]
+        found = await asyncio.gather(*calls, return_exceptions=True)
+        errors = [error for error in found if error is not None]
+        assert errors
+        assert all("no SQL connection became free" in str(error) for error in errors)
+        monkeypatch.undo()
+        await app.run(lambda tx: tx.sql())
 
 
 async def test_a_transaction_of_the_application_has_statements(
