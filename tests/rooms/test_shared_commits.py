@@ -83,6 +83,30 @@ async def test_a_room_that_was_deleted_holds_up_no_other(
     assert len(commits) == 1, "the others need not be committed again"
 
 
+async def test_a_room_that_has_moved_holds_up_no_other(
+    house: House,
+    people: dict[str, Person],
+    commits: list[Commit],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    for room, person in people.items():
+        person.step(room, 1, ADD)
+        await person.next("ack")
+    commits.clear()
+    monkeypatch.setattr(house.hub.owners, "own", lambda id_: id_ != "r3")
+    for room, person in people.items():
+        person.step(room, 2, ADD)
+    for room, person in people.items():
+        answer = await person.next("ack", "left")
+        assert answer.get("code", "") == ("room_moved" if room == "r3" else "")
+    assert len(commits) == 1, "the others need not be committed again"
+    assert "not served by this node any more; members must join again" in caplog.text
+    monkeypatch.undo()
+    joined = await (await house.enter("late")).join("r3")
+    assert joined["maps"] == {"m": {"k": 1}}
+
+
 async def test_others_who_change_a_room_at_the_same_time_hold_up_no_other(
     house: House, people: dict[str, Person]
 ) -> None:
