@@ -344,6 +344,25 @@ async def test_rows_of_any_type_are_understood(shop: str, file: str) -> None:
     assert paid(shop) == ["a", "b", "c"]
 
 
+async def test_pools_of_connections_in_autocommit_mode_begin_a_transaction(shop: str) -> None:
+    """A pool of psycopg, which is no dependency, by the name of its class."""
+
+    class ConnectionPool:
+        def connection(self) -> Any:
+            return psycopg.connect(shop, autocommit=True)
+
+    ConnectionPool.__module__, ConnectionPool.__qualname__ = "psycopg_pool.pool", "ConnectionPool"
+
+    def fails(connection: Any) -> None:
+        insert_now(connection, "x")
+        raise RuntimeError("no")
+
+    with pytest.raises(RuntimeError):
+        await step(ConnectionPool(), fails)
+    assert await step(ConnectionPool(), insert_now, "a") == "a"
+    assert paid(shop) == ["a"]
+
+
 @pytest.mark.parametrize("kind", ["plain", "session", "async", "async session"])
 async def test_engines_in_autocommit_mode_are_refused(kind: str, shop: str, file: str) -> None:
     """Otherwise the effect is committed before its record."""
