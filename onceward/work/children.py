@@ -39,7 +39,9 @@ _PAGE = 30
 _ADVANCE = 400
 # The family, and a job, its entry, its order key, its limit key and its entry as a child.
 _CREATE_WRITES = 5
-FOLD_WRITES = 4 + _PAGE + EXPIRE_WRITES
+# After this many writes, a commit that cancels children has room for one more, and a few others.
+_CLEAN_WRITES = limits.COMMIT_WRITES_MAX - EXPIRE_WRITES - 6
+FOLD_WRITES = limits.COMMIT_WRITES_MAX
 
 
 class ChildJob(Generic[T_co]):
@@ -249,9 +251,9 @@ class Children:
         return not family.complete and family.ended == before + _ADVANCE
 
     async def _stop(self, tx: Transaction, id_: str) -> bool:
-        """Cancel a child of a parent that has failed. A retry of the parent creates it again.
-        Returns whether there may be more."""
-        number = 1
+        """Cancel children of a parent that has failed, up to the size of a commit. A retry of the
+        parent creates them again. Returns whether there may be more."""
+        number, most = 1, tx.size + _CLEAN_WRITES
         while (family := await tx.get(family_key(id_, number), Family)) is not None:
             if not family.keep and family.ended < family.created:
                 complete = family.complete
@@ -261,13 +263,13 @@ class Children:
                     family_partition(id_), Child, start=start, end=end, limit=_PAGE
                 )
                 for row in rows:
-                    family.ended += 1
-                    if row.value.state in ENDED:
-                        continue
-                    # What a complete call has returned stays: its other children are not needed.
-                    family.stopped = not complete
-                    if await self._cancel(tx, row.value.id):
+                    if tx.size > most:
                         break
+                    family.ended += 1
+                    if row.value.state not in ENDED:
+                        # A complete call returns the same again: it needs no other children.
+                        family.stopped = not complete
+                        await self._cancel(tx, row.value.id)
                 if not rows:
                     family.ended = family.created
                 tx.put(family_key(id_, number), family)
@@ -280,30 +282,26 @@ class Children:
         of a commit. Returns whether there may be more."""
         start, end = keys.below(id_)
         rows = await tx.scan(family_partition(id_), start=start, end=end, limit=_PAGE)
+        most = tx.size + _CLEAN_WRITES
         for at, row in enumerate(rows):
+            if tx.size > most:
+                break
             if _is_family(row.key):
                 last = at + 1 == len(rows)
                 if _is_family(rows[at + 1].key) if not last else len(rows) < _PAGE:
                     tx.delete(row.key)  # nothing of it is left
                 continue
             family = await tx.get((row.key[0], row.key[1].rpartition("#")[0]), Family)
-            if (
-                family is not None
-                and not family.keep
-                and row.value.get("state", "") not in ENDED
-                and await self._cancel(tx, row.value["id"])
-            ):
-                return True  # the child has filled in its entry
+            if family is not None and not family.keep and row.value.get("state", "") not in ENDED:
+                await self._cancel(tx, row.value["id"])
             tx.delete(row.key)
         return bool(rows)
 
-    async def _cancel(self, tx: Transaction, id_: str) -> bool:
-        """Cancel a child; False if it has ended, or is in doubt: an operator settles it."""
+    async def _cancel(self, tx: Transaction, id_: str) -> None:
+        """Cancel a child, unless it has ended or is in doubt: then an operator settles it."""
         job = await tx.get(job_key(id_), Job)
-        if job is None or job.stage in (*ENDED, "in_doubt"):
-            return False
-        await self._schedule.cancel(tx, id_, "cancelled with its parent")
-        return True
+        if job is not None and job.stage not in (*ENDED, "in_doubt"):
+            await self._schedule.cancel(tx, id_, "cancelled with its parent")
 
 
 async def page_of(tx: Transaction, id_: str, after: str, limit: int) -> list[Row[Any]]:

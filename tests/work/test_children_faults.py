@@ -330,3 +330,41 @@ async def test_a_child_that_is_retried_after_its_parent_leaves_nothing_behind() 
         assert Parent(*record["parent"]) == Parent(id_, 1, 0)
     assert apps.problems == []
     assert [key for key in apps.records if key[0].startswith(("family#", "due#"))] == []
+
+
+@pytest.mark.parametrize("ends", ["cancelled", "failed"])
+@virtual
+async def test_many_children_of_every_kind_are_cancelled_in_few_commits(ends: str) -> None:
+    apps = Apps(shared=False)
+
+    async def work(job: Job) -> Any:
+        options: list[Any] = [{}, {"order_key": "o"}, {"limit_key": "l"}, {"limit_key": "m"}]
+        children = [ChildJob("busy", n, **options[n % 4]) for n in range(300)]
+        try:
+            return await job.gather(*children)
+        except BaseException as waits:
+            if ends == "failed":
+                await job.step("wait", apps.sleep, 2)
+                raise Fail("out of paper") from waits
+            raise
+
+    app = app_of(apps, work)
+
+    @app.handler("busy", concurrency=20, limit=50, limit_per_key=2)
+    async def busy(job: Job) -> None:
+        await apps.sleep(3_600)
+
+    async with app:
+        id_ = (await app.send("parent", None)).id
+        await apps.sleep(1)
+        before = len(apps.commits)
+        if ends == "cancelled":
+            await app.cancel(id_)
+        await apps.sleep(60)
+        assert (await app.job(id_)).state == ends
+        jobs = [key for key in apps.records if key[1].endswith("#job") and id_ not in key[1]]
+        stages = {apps.value(key, internal=True)["stage"] for key in jobs}
+        assert (len(jobs), stages) == (300, {"cancelled"})
+        assert len(apps.commits) - before < 100
+        assert app.node.dispatcher.troubles == {}
+    assert apps.problems == []

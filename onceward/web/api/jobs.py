@@ -219,7 +219,7 @@ async def children(call: Call, id_: str, asked: api.ListChildren) -> api.JobChil
                 number,
                 index,
                 job.queue if job is not None else "",
-                entry.get("state") or (job.state if job is not None else "gone"),
+                job.state if job is not None else entry.get("state") or "gone",
                 entry.get("reason", "")[:_REASON_CHARS],
             )
             for (entry, (number, index)), job in zip(entries, jobs, strict=True)

@@ -105,21 +105,6 @@ def ends_uncommitted() -> Iterator[None]:
         yield
 
 
-@contextmanager
-def decisions_not_recorded() -> Iterator[None]:
-    """The end of a time limit is not recorded: a later attempt may receive the event."""
-    real = events.steps_part.record
-
-    async def record(tx: Any, schedule: Any, id_: str, token: str, name: str, step: Any) -> Any:
-        if step is not None and step.why == events.TIMED_OUT:
-            await schedule.held(tx, id_, token)
-            return None
-        return await real(tx, schedule, id_, token, name, step)
-
-    with patch.object(events.steps_part, "record", record):
-        yield
-
-
 class Bug(NamedTuple):
     """How it is planted, a seed that finds it, and what it may be found as."""
 
@@ -145,9 +130,6 @@ PLANTED: dict[str, Bug] = {
         consumed_apart, 16, ("stuck", "event", "another answer")
     ),
     "keys of events are ignored": Bug(keys_ignored, 19, ("event",)),
-    "the end of a wait is not recorded": Bug(
-        decisions_not_recorded, 13, ("another answer", "event")
-    ),
 }
 
 

@@ -20,11 +20,18 @@ def test_in_a_calm_world_all_is_done(mode):
 @pytest.mark.parametrize("name", PLANTED)
 def test_a_planted_bug_is_found(name):
     bug = PLANTED[name]
-    # If nothing is raised, the code under test may have changed its course, and the seed is
-    # stale: python -m tests.testing.simulation.planted_families finds another one.
-    with bug.plant(), pytest.raises(SimulationFailed) as found:
-        simulate(Families, bug.seed)
-    assert found.value.kind in bug.kinds
+    # A change of the code under test changes the course of runs: then one of the next seeds will
+    # do. If none does, python -m tests.testing.simulation.planted_families finds another one.
+    found: list[str] = []
+    for seed in range(bug.seed, bug.seed + 10):
+        try:
+            with bug.plant():
+                simulate(Families, seed)
+        except SimulationFailed as failed:
+            found.append(failed.kind)
+            if failed.kind in bug.kinds:
+                return
+    pytest.fail(f"it was found as {found}, not as one of {bug.kinds}")
 
 
 @pytest.mark.simulate
