@@ -1,8 +1,6 @@
 """Bugs planted into what operators do, and into timers, each of a kind that the scenario must
 find."""
 
-import logging
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -10,10 +8,9 @@ from unittest.mock import patch
 
 from onceward.schedule import transitions
 from onceward.store.transaction import Transaction
-from onceward.testing.simulation import SimulationFailed, simulate
 from onceward.testing.simulation.operators import Operators
 from onceward.webhooks.timers import part as timers
-from tests.testing.simulation.planted_work import Bug
+from tests.testing.planted import Bug, search
 
 
 @contextmanager
@@ -55,29 +52,11 @@ def a_timer_is_not_cancelled() -> Iterator[None]:
 
 
 PLANTED: dict[str, Bug] = {
-    "who works is not stopped": Bug(who_works_is_not_stopped, 13, ("not cancelled",)),
-    "a timer fires again": Bug(a_timer_fires_again, 0, ("timer",)),
-    "a timer is not cancelled": Bug(a_timer_is_not_cancelled, 61, ("not cancelled",)),
+    "who works is not stopped": Bug(Operators, ("not cancelled",), 6, who_works_is_not_stopped),
+    "a timer fires again": Bug(Operators, ("timer",), 0, a_timer_fires_again),
+    "a timer is not cancelled": Bug(Operators, ("not cancelled",), 61, a_timer_is_not_cancelled),
 }
 
 
-def main() -> None:
-    """Find a seed for each: `python -m tests.testing.simulation.planted_operators`."""
-    for name, bug in PLANTED.items():
-        found: list[tuple[float, int, str]] = []
-        for seed in range(200):
-            start = time.perf_counter()
-            try:
-                with bug.plant():
-                    simulate(Operators, seed)
-            except SimulationFailed as failed:
-                if failed.kind in bug.kinds:
-                    found.append((time.perf_counter() - start, seed, failed.kind))
-            if len(found) == 2:
-                break
-        print(f"{name}: {min(found, default=None)}", flush=True)
-
-
 if __name__ == "__main__":
-    logging.disable()
-    main()
+    search(PLANTED)

@@ -1,18 +1,15 @@
 """Bugs planted into SQL outboxes and SQL steps, each of a kind that the scenario must find."""
 
-import logging
-import sys
-import time
-from collections.abc import Callable, Collection, Iterator
-from contextlib import AbstractContextManager, contextmanager
-from typing import Any, NamedTuple
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from typing import Any
 from unittest.mock import patch
 
 from onceward.schedule import transitions
 from onceward.sql import server
 from onceward.sql.messages import Row
-from onceward.testing.simulation import SimulationFailed, simulate
 from onceward.testing.simulation.shop import Shop, ShopDatabase, ShopSource
+from tests.testing.planted import Bug, search
 
 
 @contextmanager
@@ -115,43 +112,15 @@ class _Unlocked:
         pass
 
 
-class Bug(NamedTuple):
-    """How it is planted, a seed that finds it, and what it may be found as."""
-
-    plant: Callable[[], AbstractContextManager[Any]]
-    seed: int
-    kinds: tuple[str, ...]
-
-
 PLANTED: dict[str, Bug] = {
-    "the key is the row id": Bug(key_from_the_row_id, 14, ("row lost", "row failed")),
-    "a cursor over ids": Bug(cursor_over_ids, 1, ("row lost", "stuck", "never ends")),
-    "rows deleted with the job": Bug(rows_deleted_with_the_job, 68, ("step twice",)),
-    "a drainer without fence": Bug(no_fence, 157, ("row twice",)),
-    "accepted rows are not recorded": Bug(accepted_rows_not_recorded, 161, ("row twice",)),
-    "ids are drawn before locks": Bug(ids_before_locks, 1, ("order",)),
+    "the key is the row id": Bug(Shop, ("row lost", "row failed"), 14, key_from_the_row_id),
+    "a cursor over ids": Bug(Shop, ("row lost", "stuck", "never ends"), 1, cursor_over_ids),
+    "rows deleted with the job": Bug(Shop, ("step twice",), 68, rows_deleted_with_the_job),
+    "a drainer without fence": Bug(Shop, ("row twice",), 157, no_fence),
+    "accepted rows are not recorded": Bug(Shop, ("row twice",), 161, accepted_rows_not_recorded),
+    "ids are drawn before locks": Bug(Shop, ("order",), 1, ids_before_locks),
 }
 
 
-def main() -> None:
-    """Find a seed for each bug, quick to run: `python -m tests.testing.simulation.planted_shop`."""
-    for name, bug in PLANTED.items():
-        found: list[tuple[float, int, str]] = []
-        other = set()
-        for seed in range(int(sys.argv[1]) if len(sys.argv) > 1 else 300):
-            start = time.perf_counter()
-            try:
-                with bug.plant():
-                    simulate(Shop, seed)
-            except SimulationFailed as failed:
-                other.add(failed.kind)
-                if failed.kind in bug.kinds:
-                    found.append((time.perf_counter() - start, seed, failed.kind))
-            if len(found) == 3:
-                break
-        print(f"{name}: {min(found, default=None)} {other}", flush=True)
-
-
 if __name__ == "__main__":
-    logging.disable()
-    main()
+    search(PLANTED)

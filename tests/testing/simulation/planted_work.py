@@ -1,19 +1,17 @@
 """Bugs planted into messages and handlers, each of a kind that the scenario must find."""
 
-import logging
-import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from typing import Any, NamedTuple
+from typing import Any
 from unittest.mock import patch
 
 from onceward.schedule import transitions
 from onceward.schedule.records import Job
 from onceward.store.transaction import Transaction
-from onceward.testing.simulation import SimulationFailed, simulate
 from onceward.testing.simulation.work import Work
 from onceward.work import attempt, inbox, steps
 from onceward.work import job as job_module
+from tests.testing.planted import Bug, search
 
 
 def replace(target: Any, name: str, new: Any) -> Callable[[], AbstractContextManager[Any]]:
@@ -68,7 +66,7 @@ def effects_before_the_end() -> Iterator[None]:
     async def complete(self: Any, job: Any, claim: Any, result: Any) -> None:
         if job.begun is not None:
             await self._store.end(job.begun)
-            job._tx = None
+            job.begun = None
         await real(self, job, claim, result)
 
     with patch.object(attempt.Attempt, "_complete", complete):
@@ -91,10 +89,10 @@ def attempts_are_not_counted() -> Iterator[None]:
     """Who was cut off has made no attempt."""
     real = transitions.Schedule._attempt_over
 
-    async def over(self: Any, tx: Any, id_: str, job: Job, reason: str, *args: Any) -> None:
-        if "ran out" in reason:
+    async def over(self: Any, tx: Any, id_: str, job: Job, *args: Any) -> None:
+        if job.cut_off:
             job.attempt -= 1
-        await real(self, tx, id_, job, reason, *args)
+        await real(self, tx, id_, job, *args)
 
     with patch.object(transitions.Schedule, "_attempt_over", over):
         yield
@@ -105,45 +103,21 @@ async def _stays_parked(*_: Any) -> list[str]:
     return []
 
 
-class Bug(NamedTuple):
-    """How it is planted, a seed that finds it, and what it may be found as."""
-
-    plant: Callable[[], AbstractContextManager[Any]]
-    seed: int
-    kinds: tuple[str, ...]
-
-
 PLANTED: dict[str, Bug] = {
-    "every message is new": Bug(every_message_is_new, 1, ("two jobs",)),
-    "steps are not recorded": Bug(replace(steps, "record", _not_recorded), 2, ("stuck",)),
-    "the next in line is forgotten": Bug(replace(transitions, "next_head", _nobody), 1, ("stuck",)),
-    "the last comes first": Bug(last_comes_first, 5, ("order",)),
-    "effects before the end": Bug(effects_before_the_end, 3, ("not once",)),
-    "an intent is ignored": Bug(intent_is_ignored, 46, ("not at most once",)),
-    "attempts are not counted": Bug(attempts_are_not_counted, 61, ("attempts",)),
+    "every message is new": Bug(Work, ("two jobs",), 1, every_message_is_new),
+    "steps are not recorded": Bug(Work, ("stuck",), 2, replace(steps, "record", _not_recorded)),
+    "the next in line is forgotten": Bug(
+        Work, ("stuck",), 1, replace(transitions, "next_head", _nobody)
+    ),
+    "the last comes first": Bug(Work, ("order",), 5, last_comes_first),
+    "effects before the end": Bug(Work, ("not once",), 3, effects_before_the_end),
+    "an intent is ignored": Bug(Work, ("not at most once",), 20, intent_is_ignored),
+    "attempts are not counted": Bug(Work, ("attempts",), 61, attempts_are_not_counted),
     "a place is given to nobody": Bug(
-        replace(transitions, "leave_gate", _stays_parked), 2, ("stuck",)
+        Work, ("stuck",), 2, replace(transitions, "leave_gate", _stays_parked)
     ),
 }
 
 
-def main() -> None:
-    """Find a seed for each bug, quick to run: `python -m tests.testing.simulation.planted_work`."""
-    for name, bug in PLANTED.items():
-        found: list[tuple[float, int]] = []
-        for seed in range(300):
-            start = time.perf_counter()
-            try:
-                with bug.plant():
-                    simulate(Work, seed)
-            except SimulationFailed as failed:
-                if failed.kind in bug.kinds:
-                    found.append((time.perf_counter() - start, seed))
-            if len(found) == 3:
-                break
-        print(f"{name}: {min(found, default=None)}", flush=True)
-
-
 if __name__ == "__main__":
-    logging.disable()
-    main()
+    search(PLANTED)
