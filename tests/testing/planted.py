@@ -401,7 +401,7 @@ PLANTED = {
 def shows(bug: Bug) -> bool:
     """Whether a bug shows with its seed, or soon after: whoever changes the code under test changes
     the course of its runs, and then one of the next seeds will do."""
-    return find(bug, range(bug.seed, bug.seed + 30)) is not None
+    return find(bug, range(bug.seed, bug.seed + 60)) is not None
 
 
 def find(bug: Bug, seeds: range) -> tuple[int, str] | None:
