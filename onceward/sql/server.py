@@ -28,6 +28,7 @@ from onceward.work.intake import Intake
 logger = logging.getLogger("onceward.sql")
 
 ALARM = "outbox_unavailable"
+_SHOWN_CHARS = 300
 OWN = "onceward"
 """The name of the outbox in Onceward's own database."""
 
@@ -212,7 +213,8 @@ class Drainer:
             for _ in rows:
                 meters.count("outbox_rows", outbox=name, verdict=verdict)
         for id_, message, reason in found.failed:
-            logger.error("outbox %s: row %d (%s) failed: %s", name, id_, message, reason)
+            shown = ascii(message)[:_SHOWN_CHARS]  # it may be long, and not be valid text
+            logger.error("outbox %s: row %d (%s) failed: %s", name, id_, shown, reason)
 
     async def _delete(self, removals: Sequence[Removal]) -> None:
         await self._box.source.remove(removals)

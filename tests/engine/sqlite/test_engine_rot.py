@@ -232,8 +232,10 @@ async def test_a_journal_that_lacks_its_end_is_refused(tmp_path: Path) -> None:
         await commit(engine, contents(1))
         await commit(engine, contents(2))
         await engine._folder.fold(1)
+        # A file that is removed meanwhile ends the copy.
         copying = await asyncio.create_subprocess_shell(
-            f"mkdir {tmp_path}/copy && cp {path}* {tmp_path}/copy"
+            f"until mkdir {tmp_path}/copy && cp {path}* {tmp_path}/copy; "
+            f"do rm -r {tmp_path}/copy; done"
         )
         assert await copying.wait() == 0
     copy = tmp_path / "copy" / "app.db"
