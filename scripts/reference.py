@@ -177,7 +177,7 @@ def limits() -> str:
     """All limits by part and group."""
     parts = ["# Limits\n", _MADE, f"{inspect.getdoc(limit_table)}\n"]
     for name, part in vars(limit_table).items():
-        if isinstance(part, ModuleType) and not name.startswith("_"):
+        if isinstance(part, ModuleType) and part.__name__.startswith(limit_table.__name__):
             parts += [f"## {name.capitalize()}\n", f"{inspect.getdoc(part)}\n", *_groups(part)]
     return "\n".join(parts)
 
