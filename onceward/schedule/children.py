@@ -37,7 +37,7 @@ class Family(msgspec.Struct, omit_defaults=True):
     keep: bool = False
     """Whether children continue when their parent has ended."""
     stopped: bool = False
-    """Whether children were cancelled because their parent failed; a retry creates them anew."""
+    """Whether children were cancelled because their parent failed; a retry creates them again."""
 
     @property
     def complete(self) -> bool:

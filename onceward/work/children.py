@@ -109,7 +109,7 @@ def admit_children(asked: Sequence[Any], parent: Any, number: int, *, any_: bool
         if key is not None and (child.queue, key) == (parent.queue, parent.options.order_key):
             raise BadInput(
                 f"a child in queue {child.queue!r} with the order key {key!r} of its parent would "
-                "wait for its parent for ever. Use another order key."
+                "wait for its parent indefinitely. Use another order key."
             )
 
 

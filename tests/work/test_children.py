@@ -297,6 +297,6 @@ async def test_what_is_no_child_gets_a_clear_error(shared: bool) -> None:
         parent = await app.wait((await app.send("parent", None, order_key="o")).id, 60)
         assert parent.state == "succeeded", parent.reason
     assert "`handler.child(body)` or `ChildJob(queue, body)`, not str" in told[0]
-    assert "would wait for its parent for ever" in told[1]
+    assert "would wait for its parent indefinitely" in told[1]
     assert "1 to 100 children, not 101" in told[2]
     assert "1 to 100 children, not 0" in told[3]
