@@ -4,7 +4,7 @@
 PYTHON ?= python3
 PY := .venv/bin/python
 PYTEST := $(PY) -m pytest
-SOAK := ONCEWARD_SOAK=1 $(PYTEST) --timeout 2700 -s
+SOAK := ONCEWARD_SOAK=1 $(PYTEST) --timeout 2700 -o faulthandler_timeout=2800 -s
 # `make check AUDIT=required` fails where the advisory service cannot be reached.
 AUDIT ?=
 # `make lock UPGRADE=--upgrade` takes the newest versions; without it, pins move only as needed.

@@ -52,6 +52,8 @@ class Watchdog:
         look_s = _LOOK * limits.LOOP_BLOCKED_S
         while not self._stopped.wait(_PAUSE * limits.LOOP_BLOCKED_S):
             self._alive.clear()
+            if self._stopped.is_set():
+                return  # `stop` blocks the loop, which could not answer
             asked_ns = boot_ns()
             try:
                 self._loop.call_soon_threadsafe(self._alive.set)

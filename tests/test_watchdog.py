@@ -123,6 +123,22 @@ def test_a_loop_that_was_closed_ends_its_watchdog() -> None:
         assert not thread.is_alive()
 
 
+async def test_a_stop_while_the_loop_is_asked_ends_the_watchdog() -> None:
+    """The loop waits for the thread, so it would never answer."""
+
+    class Late(threading.Event):
+        def wait(self, timeout: float | None = None) -> bool:
+            super().wait(WAIT_S)
+            return False
+
+    watchdog = Watchdog(str, int)
+    watchdog._stopped = Late()  # the thread has not looked yet, or ends at once
+    stopping = threading.Thread(target=watchdog.stop, daemon=True)
+    stopping.start()
+    stopping.join(WAIT_S)
+    assert not stopping.is_alive()
+
+
 @virtual
 async def test_virtual_time_has_no_watchdog() -> None:
     apps = Apps(shared=False)
