@@ -24,27 +24,28 @@ class Alarm(NamedTuple):
 
 
 class Alarms:
-    """The alarms of one node by code. Codes are constants, so there are few."""
+    """The alarms of one node by code. Codes are constants, so there are few. An alarm that several
+    things can have at the same time, such as outboxes, has a name for each one as well."""
 
     def __init__(self, now_ms: Callable[[], int]) -> None:
         self.now_ms = now_ms
-        self._held: dict[str, Alarm] = {}
+        self._held: dict[tuple[str, str], Alarm] = {}
         self._codes: dict[str, None] = {}
         self._damaged: dict[object, str] = {}
 
-    def raise_(self, code: str, message: str) -> None:
+    def raise_(self, code: str, message: str, name: str = "") -> None:
         """Raise an alarm, or update its message. Logs one line if either is new. Idempotent."""
-        held = self._held.get(code)
+        held = self._held.get((code, name))
         if held is not None and held.message == message:
             return
         self._codes[code] = None
-        self._held[code] = Alarm(code, message, held.since_ms if held else self.now_ms())
+        self._held[code, name] = Alarm(code, message, held.since_ms if held else self.now_ms())
         logger.error("alarm %s: %s", code, message)
 
-    def clear(self, code: str) -> None:
+    def clear(self, code: str, name: str = "") -> None:
         """End an alarm. Logs one line if it was raised. Idempotent."""
-        if self._held.pop(code, None) is not None:
-            logger.warning("alarm %s: cleared", code)
+        if self._held.pop((code, name), None) is not None:
+            logger.warning("alarm %s: cleared%s", code, name and f" ({name})")
 
     def damaged(self, key: object, why: str) -> None:
         """Raise the alarm for an unreadable record, and log one line for each. The alarm is active
@@ -68,10 +69,11 @@ class Alarms:
 
     def gauges(self) -> dict[str, int]:
         """For each code raised since the start, 1 if the alarm is active, else 0."""
-        return {code: int(code in self._held) for code in self._codes}
+        return {code: int(self.get(code) is not None) for code in self._codes}
 
     def get(self, code: str) -> Alarm | None:
-        return self._held.get(code)
+        """The first alarm with a code."""
+        return next((alarm for alarm in self if alarm.code == code), None)
 
     def __iter__(self) -> Iterator[Alarm]:
         return iter(tuple(self._held.values()))

@@ -36,6 +36,25 @@ def test_an_alarm_holds_from_when_it_was_raised_until_cleared() -> None:
     assert (list(alarms), alarms.gauges()) == ([], {})
 
 
+def test_an_alarm_with_names_holds_for_each_one(caplog: pytest.LogCaptureFixture) -> None:
+    alarms, _ = make()
+    with caplog.at_level(logging.WARNING, "onceward.alarms"):
+        for _ in range(3):
+            alarms.raise_("outbox", "a is broken", "a")
+            alarms.raise_("outbox", "b is broken", "b")
+        alarms.clear("outbox", "a")
+        assert alarms.gauges() == {"outbox": 1}
+        assert list(alarms) == [alarms.get("outbox")] == [Alarm("outbox", "b is broken", 1_000)]
+        alarms.clear("outbox", "b")
+    assert alarms.gauges() == {"outbox": 0}
+    assert [record.getMessage() for record in caplog.records] == [
+        "alarm outbox: a is broken",
+        "alarm outbox: b is broken",
+        "alarm outbox: cleared (a)",
+        "alarm outbox: cleared (b)",
+    ]
+
+
 def test_each_change_is_one_line_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
     alarms, _ = make()
     with caplog.at_level(logging.WARNING, "onceward.alarms"):

@@ -47,6 +47,15 @@ def kind_of(connection: Any) -> Kind:
     )
 
 
+def lacks_tables(error: BaseException) -> bool:
+    """Whether a statement failed because the tables or functions of Onceward do not exist."""
+    cause = getattr(error, "orig", None) or error.__cause__ or error  # SQLAlchemy, Django
+    text = str(cause)
+    state = getattr(cause, "sqlstate", None) or getattr(cause, "pgcode", None)
+    missing = state in ("42P01", "42883") or "no such table" in text
+    return missing and "onceward_" in text
+
+
 def _sqlite3(connection: Any, sql: str, parameters: Sequence[Any]) -> Rows:
     cursor = connection.cursor()
     cursor.row_factory = None

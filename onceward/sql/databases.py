@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, closing, contextmanager
 from importlib import import_module
 from typing import Any, Final, NamedTuple
-from urllib.parse import unquote, urlsplit
+from urllib.parse import parse_qsl, unquote, urlencode, urlsplit
 
 from onceward import limits
 from onceward.errors import BadInput
@@ -34,8 +34,9 @@ def database_of(database: Any) -> Database:
     if isinstance(database, str):
         scheme = urlsplit(database).scheme
         if scheme in ("postgresql", "postgres"):
+            address_of(database)
             return Database(frozenset(), True, _postgres_url)
-        if scheme == "sqlite" and len(urlsplit(database).path) > 1:
+        if scheme == "sqlite" and len(urlsplit(database).path) > 1 and not urlsplit(database).query:
             return Database(frozenset(), False, _sqlite_url)
         raise BadInput(
             f"unsupported database URL {redact_url(database)!r}; use sqlite:///file.db or "
@@ -51,6 +52,26 @@ def database_of(database: Any) -> Database:
         "connection of SQLAlchemy, django.db.connection, a pool or connection of psycopg or "
         "asyncpg, a connection of sqlite3 or aiosqlite, or a URL"
     )
+
+
+_PATH: Final = (
+    "SELECT to_regproc('{schema}.onceward_step_begin') IS NOT NULL, set_config('search_path', "
+    "concat_ws(', ', '{schema}', nullif(current_setting('search_path'), '')), true)"
+)
+
+
+def address_of(url: str, schema: str = "") -> tuple[str, str]:
+    """A PostgreSQL URL for its driver, and the schema with the tables of Onceward; empty: that of
+    the search path. Raises `BadInput`."""
+    parts = urlsplit(url)
+    query = dict(parse_qsl(parts.query, keep_blank_values=True))
+    schema = query.pop("schema", schema)
+    if schema and not (schema.isascii() and schema.isidentifier() and schema.islower()):
+        raise BadInput(
+            f"invalid schema name {schema[:100]!r}: use lower-case letters, digits and _",
+            code="bad_engine_url",
+        )
+    return parts._replace(query=urlencode(query)).geturl(), schema
 
 
 def _must_be_idle(busy: bool) -> None:
@@ -147,9 +168,19 @@ async def _asyncpg_pool(pool: Any) -> AsyncIterator[Any]:
 
 @asynccontextmanager
 async def _postgres_url(url: str) -> AsyncIterator[Any]:
-    connection = await import_module("asyncpg").connect(url, timeout=limits.OUTBOX_CONNECT_S)
+    dsn, schema = address_of(url)
+    connection = await import_module("asyncpg").connect(
+        dsn,
+        timeout=limits.OUTBOX_CONNECT_S,
+        statement_cache_size=0,  # for poolers in transaction mode
+    )
     try:
         async with connection.transaction():
+            if schema and not await connection.fetchval(_PATH.format(schema=schema)):
+                raise BadInput(
+                    f"the schema {schema!r} has no tables for SQL steps; run `onceward outbox "
+                    "migrate URL` with this URL"
+                )
             yield connection
     finally:
         await connection.close(timeout=limits.OUTBOX_CONNECT_S)

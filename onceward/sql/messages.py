@@ -14,11 +14,15 @@ from onceward.job_options import OPTION_NAMES, JobKeywords, admit_options, job_o
 from onceward.json_values import encode
 from onceward.quantities import milliseconds
 from onceward.schedule import admit_job
-from onceward.sql.connections import Kind, kind_of
+from onceward.sql.connections import Kind, kind_of, lacks_tables
 from onceward.work.inbox import admit_key
 
 _ids: Final = Ids(Clock().now_ms)
 _NAMES: Final = OPTION_NAMES - {"order_key"} | {"delay_s", "due_ms"}
+_NO_OUTBOX: Final = (
+    "the database, or the search path of the connection, has no outbox; run `onceward outbox "
+    "migrate URL`"
+)
 # Drivers infer the types of parameters from the casts, so that codecs of the application do not
 # apply.
 _INSERT: Final = {
@@ -83,7 +87,12 @@ def enqueue(
     if kind.asynchronous:
         raise BadInput(f"{type(connection).__name__} is asynchronous; use `await enqueue_async(…)`")
     message, statement, values = _statement(kind, connection, queue, body, key, options)
-    kind.execute(connection, statement, values)
+    try:
+        kind.execute(connection, statement, values)
+    except Exception as error:
+        if lacks_tables(error):
+            raise BadInput(_NO_OUTBOX) from error
+        raise
     return message
 
 
@@ -104,7 +113,12 @@ async def enqueue_async(
     if not kind.asynchronous:
         raise BadInput(f"{type(connection).__name__} is not asynchronous; use `enqueue(…)`")
     message, statement, values = _statement(kind, connection, queue, body, key, options)
-    await kind.execute(connection, statement, values)
+    try:
+        await kind.execute(connection, statement, values)
+    except Exception as error:
+        if lacks_tables(error):
+            raise BadInput(_NO_OUTBOX) from error
+        raise
     return message
 
 

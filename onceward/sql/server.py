@@ -138,7 +138,7 @@ class Drainer:
                 failures = 0
                 if self._alarmed:
                     self._alarmed = False
-                    self._store.alarms.clear(ALARM)
+                    self._store.alarms.clear(ALARM, self._box.name)
             except EngineStopped:
                 return
             except Exception as error:
@@ -156,6 +156,7 @@ class Drainer:
         self._store.alarms.raise_(
             ALARM,
             f"no messages are accepted from the outbox {self._box.name}: {reason_of(error)}",
+            self._box.name,
         )
 
     async def _pause(self, pause_s: float) -> None:

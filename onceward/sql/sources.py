@@ -7,13 +7,14 @@ from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, Final, Protocol, TypeVar, runtime_checkable
-from urllib.parse import parse_qsl, unquote, urlencode, urlsplit
+from urllib.parse import unquote, urlsplit
 
 from onceward import limits
 from onceward.errors import BadInput, Unavailable
 from onceward.extras import missing
 from onceward.redaction import redact, redact_url
-from onceward.sql.databases import open_sqlite
+from onceward.sql.connections import lacks_tables
+from onceward.sql.databases import address_of, open_sqlite
 from onceward.sql.messages import Row
 from onceward.sql.schema import statements
 
@@ -140,7 +141,7 @@ class SqliteSource:
                     self._connection.close()
                     self._connection = None
                 raise Unavailable(
-                    f"the outbox in {self.name} cannot be used: {error}{_advice(str(error))}"
+                    f"the outbox in {self.name} cannot be used: {error}{_advice(error)}"
                 ) from error
 
         return await asyncio.get_running_loop().run_in_executor(self._thread, run)
@@ -189,14 +190,7 @@ class PostgresSource:
     ) -> None:
         """`schema` is the default for URLs without one; empty: the search path of the session."""
         parts = urlsplit(url)
-        query = dict(parse_qsl(parts.query, keep_blank_values=True))
-        schema = query.pop("schema", schema)
-        if schema and not (schema.isascii() and schema.isidentifier() and schema.islower()):
-            raise BadInput(
-                f"invalid schema name {schema[:100]!r}: use lower-case letters, digits and _",
-                code="bad_engine_url",
-            )
-        self._dsn = parts._replace(query=urlencode(query)).geturl()
+        self._dsn, schema = address_of(url, schema)
         self._schema = f"{schema}." if schema else ""
         self._read = _READ.format(schema=self._schema, text_max=_TEXT_MAX)
         self.name = f"{parts.netloc.rpartition('@')[2]}{parts.path}{schema and f' {schema}'}"
@@ -241,7 +235,7 @@ class PostgresSource:
             await self.close()
             reason = redact(str(error)) or type(error).__name__
             raise Unavailable(
-                f"the outbox in {self.name} cannot be used: {reason}{_advice(reason)}"
+                f"the outbox in {self.name} cannot be used: {reason}{_advice(error)}"
             ) from error
         except BaseException:
             await self.close()  # cancelled during a statement: the connection cannot be used again
@@ -263,6 +257,5 @@ def _wake(woken: Callable[[], None], *notification: Any) -> None:
     woken()
 
 
-def _advice(reason: str) -> str:
-    lost = "no such table" in reason or ("onceward_outbox" in reason and "does not exist" in reason)
-    return ". Run `onceward outbox migrate URL`" if lost else ""
+def _advice(error: BaseException) -> str:
+    return ". Run `onceward outbox migrate URL`" if lacks_tables(error) else ""

@@ -19,7 +19,7 @@ from onceward import limits
 from onceward.errors import BadInput, NoSuchJob, StaleToken
 from onceward.json_values import encode
 from onceward.schedule import job_key
-from onceward.sql.connections import Rows, in_autocommit, kind_of
+from onceward.sql.connections import Rows, in_autocommit, kind_of, lacks_tables
 from onceward.sql.databases import Database, database_of
 from onceward.store import Store
 from onceward.store.transaction import Transaction
@@ -161,8 +161,7 @@ class SqlStep:
                 yield _FENCE, (self.job, self.run, self.kept_ms)
                 rows = yield _FIND, (self.run, self.name, self.job)
         except Exception as error:
-            text = str(error)
-            if "onceward_step" in text and ("does not exist" in text or "no such table" in text):
+            if lacks_tables(error):
                 raise BadInput(
                     "the database has no tables for SQL steps; run `onceward outbox migrate URL`"
                 ) from error

@@ -81,6 +81,15 @@ async def test_messages_are_enqueued_if_the_transaction_commits(
     assert await accepted(url, 2) == [None, body]
 
 
+@pytest.mark.parametrize(("name", "enqueue"), CASES, ids=[name for name, _ in CASES])
+async def test_a_database_without_an_outbox_is_reported_with_the_command(
+    name: str, enqueue: drivers.Enqueue, server: PostgresServer, tmp_path: Path
+) -> None:
+    url = f"sqlite:///{tmp_path}/empty.db" if name.startswith("sqlite") else server.url
+    with pytest.raises(BadInput, match="has no outbox; run `onceward outbox migrate URL`"):
+        await enqueue(url, [{"queue": "q", "body": 1}], True)
+
+
 def test_django_enqueues_in_atomic_blocks(shop: str, file: str) -> None:
     """In a process of its own: Django is configured once."""
     parts = shop.removeprefix("postgresql://").replace("/", ":").replace("@", ":").split(":")
@@ -371,7 +380,12 @@ async def test_a_database_without_an_outbox_raises_an_alarm_that_names_the_comma
     sqlite3.connect(path).close()
     app = onceward.App("memory://")
     app.sql_outbox(f"sqlite:///{path}")
+    app.sql_outbox(f"sqlite:///{tmp_path}/missing.db")
     async with app, asyncio.timeout(WAIT_S):
-        while (alarm := app.alarms.get("outbox_unavailable")) is None:  # noqa: ASYNC110 - nobody else could tell
+        while len(alarms := list(app.alarms)) < 2:  # noqa: ASYNC110 - nobody else could tell
             await asyncio.sleep(0)
-        assert "onceward outbox migrate" in alarm.message
+        assert {alarm.code for alarm in alarms} == {"outbox_unavailable"}
+        shop, missing = sorted([alarm.message for alarm in alarms], reverse=True)
+        assert "shop.db cannot be used" in shop
+        assert "onceward outbox migrate" in shop
+        assert "missing.db cannot be used: unable to open" in missing

@@ -20,6 +20,7 @@ from sqlalchemy.ext import asyncio as sqlalchemy_async
 from sqlalchemy.orm import sessionmaker
 
 import onceward
+from onceward import sql
 from onceward.sql import steps
 from onceward.testing.postgres import PostgresServer
 from tests.sql.shops import make_postgres, make_sqlite, paid, run
@@ -318,6 +319,21 @@ async def test_bad_input_of_a_step_is_reported(shop: str, file: str, tmp_path: P
         await step(f"sqlite:///{tmp_path}/missing.db", insert_now, "x")
     assert not (tmp_path / "missing.db").exists()
     assert paid(file) == paid(shop) == []
+
+
+async def test_a_url_names_the_schema_with_the_tables_of_steps(shop: str) -> None:
+    """Tables of the application are found as before."""
+    run(shop, "CREATE SCHEMA other", "SET search_path = other", *sql.statements("postgresql"))
+    assert await step(f"{shop}?schema=other", insert, "a") == "a"
+    assert paid(shop) == ["a"]
+    query = "SELECT step FROM {}.onceward_step ORDER BY 1"
+    assert run(shop, query.format("other")) == [("s",)]
+    assert run(shop, query.format("public")) == []
+    with pytest.raises(onceward.BadInput, match="'missing' has no tables for SQL steps; run"):
+        await step(f"{shop}?schema=missing", insert, "x")
+    for url in (f"{shop}?schema=A;B", "sqlite:///shop.db?schema=a"):
+        with pytest.raises(onceward.BadInput, match=r"invalid schema|unsupported data"):
+            await step(url, insert, "x")
 
 
 async def test_rows_of_any_type_are_understood(shop: str, file: str) -> None:

@@ -69,7 +69,7 @@ async def test_statements_records_and_the_end_of_a_job_commit_together(
 async def test_transactions_that_wait_for_each_other_end(
     app: onceward.App, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each has a connection and needs a second one: the pool must not be used up for ever."""
+    """Each has a connection and needs a second one. All wait, until the first wait ends."""
     ready = asyncio.Barrier(limits.SESSIONS)
 
     async def outer(tx: onceward.Transaction) -> None:
