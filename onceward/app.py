@@ -24,16 +24,14 @@ asyncio.run(main())
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import AsyncExitStack
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, Unpack, overload
 
 from onceward import engine as engines
 from onceward import forks, limits
 from onceward.alarms import Alarms
-from onceward.api.arguments import in_milliseconds
 from onceward.api.jobs import result_of
-from onceward.api.queues import QueueKeywords, QueueSettings
+from onceward.api.queues import QueueKeywords
 from onceward.conversion import converter
 from onceward.engine.base import Engine
 from onceward.errors import BadInput, OncewardError
@@ -46,11 +44,10 @@ from onceward.node import Node
 from onceward.observe.senders import Senders
 from onceward.parts import attributes
 from onceward.rate_limits import RateLimits
-from onceward.recurrence import Cron, Interval, Repeat
+from onceward.recurrence import Cron, Interval
 from onceward.rooms.hub import Hub
 from onceward.rooms.part import Rooms
 from onceward.running import (
-    Declarations,
     Lifetime,
     Workers,
     not_running,
@@ -58,16 +55,7 @@ from onceward.running import (
     start_processes,
     start_workers,
 )
-from onceward.schedule import (
-    COMPLETE_WRITES,
-    DEFAULT,
-    FAMILY_WRITES,
-    Claim,
-    admit_id,
-    admit_queue,
-    job_key,
-    milliseconds,
-)
+from onceward.schedule import Claim, milliseconds
 from onceward.schedule import Job as JobRecord
 from onceward.server_key import parse_keys
 from onceward.sql.server import sql_outbox_of
@@ -82,20 +70,17 @@ from onceward.tables.server import Tables
 from onceward.webhooks.delivery import Delivery, Outward
 from onceward.webhooks.timers import Send
 from onceward.webhooks.timers.server import Timers
-from onceward.work import events
+from onceward.work import events, outside
 from onceward.work.annotations import declared_names
-from onceward.work.bulk import changed
 from onceward.work.declarations import (
+    Declarations,
     admit_app,
-    admit_mount,
-    admit_referee,
-    game_of,
     handler_of,
     node_lease_of,
     outbox_of,
-    recurring,
+    within_step,
 )
-from onceward.work.handlers import Declare, HandlerFunction
+from onceward.work.handlers import Declare
 from onceward.work.inbox import Inbox, Receipt
 from onceward.work.intake import Intake
 from onceward.work.job import later_ms, send_arguments
@@ -186,8 +171,8 @@ class App:
         self.engine = engines.create(url) if isinstance(url, str) else url
         self._workers = Workers(milliseconds(drain_s, "the time to drain") / 1000, threads, redact)
         self._life = Lifetime(name)
-        self._declared = Declarations()
-        self.mounted: dict[str, Callable[..., Awaitable[None]]] = {}
+        self._declared = Declarations(lambda: self._life.running)
+        self.mounted = self._declared.mounted
         """ASGI applications by their prefixes."""
 
     # For type checkers. Below `__init__`, whose defaults use the module `limits`.
@@ -211,12 +196,7 @@ class App:
         The names are those of `QueueSettings`, with durations in seconds: `retry_first_s=0.5` sets
         `retry_first_ms`. Raises `BadInput`.
         """
-        self._must_be_stopped("declare queues")
-        admit_queue(name)
-        known = self._declared.settings
-        wanted = {**known.get(name, {}), **in_milliseconds(QueueSettings, settings)}
-        changed(name, DEFAULT, wanted)
-        known[name] = wanted
+        self._declared.configure(name, settings)
 
     def handler(
         self,
@@ -247,19 +227,7 @@ class App:
             settings: Settings of the queue, as for `queue`: `attempts_max=3`, `retry_first_s=0.5`.
         """
         make = handler_of(queue, lease_s, concurrency, batch)
-        self._must_have_no_handler(queue)
-        self.queue(queue, **settings)
-
-        def declare(fn: Callable[..., Any]) -> HandlerFunction[Any, Any, Any, Any]:
-            self._must_be_stopped("declare handlers")
-            self._must_have_no_handler(queue)
-            if isinstance(fn, HandlerFunction):  # the handler of several queues
-                fn = fn.__wrapped__
-            handler = self._declared.handlers[queue] = make(fn)
-            self._declared.examples[queue] = examples
-            return HandlerFunction(self, queue, fn, handler.body, handler.result)
-
-        return declare
+        return self._declared.handle(self, queue, make, settings, examples)
 
     def outbox(
         self,
@@ -280,21 +248,9 @@ class App:
             ask: With `hold`: returns the outcome of an interrupted call, or raises `NotDone`.
             lease_s, concurrency, settings: As for `handler`.
         """
-        make = outbox_of(policy, ask)
-        if "batch" in settings:
-            raise BadInput(
-                "an outbox cannot have batches: it makes one call at a time; omit `batch`"
-            )
-        declare_handler = self.handler(queue, lease_s=lease_s, concurrency=concurrency, **settings)
-
-        def declare(fn: Callable[..., Any]) -> HandlerFunction[Any, Any, Any, Any]:
-            if isinstance(fn, HandlerFunction):
-                fn = fn.__wrapped__
-            declared = declare_handler(make(fn))
-            declared.__wrapped__ = fn  # a call makes no step, so that tests can call it
-            return declared
-
-        return declare
+        make = outbox_of(policy, ask, settings)
+        handler = self.handler(queue, lease_s=lease_s, concurrency=concurrency, **settings)
+        return within_step(make, handler)
 
     def sql_outbox(
         self,
@@ -318,13 +274,8 @@ class App:
             lease_s: When another node takes over after a crash. Default: 6.
             notify: Wake up on NOTIFY, which the migration with `--notify` sends (PostgreSQL).
         """
-        self._must_be_stopped("declare outboxes")
         box = sql_outbox_of(url, name, poll_s, idle_poll_s, lease_s, notify)
-        if box.name in self._declared.outboxes:
-            raise BadInput(
-                f"the outbox {box.name!r} is already declared; declare it once, or use another name"
-            )
-        self._declared.outboxes[box.name] = box
+        self._declared.drain(box)
 
     def every(
         self,
@@ -341,7 +292,7 @@ class App:
         (default: the name of the queue), and continues until that timer is cancelled.
         """
         interval = Interval(milliseconds(seconds, "the time between two jobs"), 0)
-        self._recur(interval, Send(queue, body, job_options(options)), name)
+        self._declared.recur(interval, Send(queue, body, job_options(options)), name)
 
     def cron(
         self,
@@ -355,45 +306,22 @@ class App:
     ) -> None:
         """Send a job to a queue at the times of a cron expression in a time zone; see `every`. An
         expression with six fields starts with seconds."""
-        self._recur(Cron(when, zone), Send(queue, body, job_options(options)), name)
-
-    def _recur(self, repeat: Repeat, send: Send, name: str | None) -> None:
-        self._must_be_stopped("declare recurring jobs")
-        id_, spec = recurring(repeat, send, name)
-        if id_ in self._declared.recurring:
-            raise BadInput(f"two recurring jobs have the id {id_}: give each a unique name")
-        self._declared.recurring[id_] = spec
+        self._declared.recur(Cron(when, zone), Send(queue, body, job_options(options)), name)
 
     def referee(self, game: str, referee: Referee) -> None:
         """Declare the referee of a game, for tables with that game. Raises `BadInput`."""
-        self._must_be_stopped("declare referees")
-        admit_referee(game, referee)
-        if game in self._declared.referees or game in self._declared.games:
-            raise BadInput(f"the game {game!r} already has a referee")
-        self._declared.referees[game] = referee
+        self._declared.referee(game, referee)
 
     def game(self, rules: Rules, *, late: Late | None = None) -> None:
         """Declare a game by its rules. `late(tx, match)` is called when the clock ends a match, in
         the same commit. Raises `BadInput`."""
-        self._must_be_stopped("declare games")
-        declared = game_of(rules, late)
-        if rules.name in self._declared.games or rules.name in self._declared.referees:
-            raise BadInput(f"the game {rules.name} is already declared; declare it once")
-        self._declared.games[rules.name] = declared
+        self._declared.game(rules, late)
 
     def mount(self, prefix: str, web: Callable[..., Awaitable[None]]) -> None:
         """Mount an ASGI application below a prefix such as `/shop`, for when this application is
         served. The prefix `/` is the front page only. The mounted application checks credentials
         itself. Raises `BadInput`."""
-        self._must_be_stopped("mount")
-        admit_mount(prefix, web)
-        if prefix in self.mounted:
-            raise BadInput(f"{prefix} is already in use by another application; choose another")
-        self.mounted[prefix] = web
-
-    def _must_have_no_handler(self, queue: str) -> None:
-        if queue in self._declared.handlers:
-            raise BadInput(f"the queue {queue!r} already has a handler")
+        self._declared.mount(prefix, web)
 
     # Start and stop. While it runs, the application belongs to one event loop.
 
@@ -403,10 +331,6 @@ class App:
         if not alive or asyncio.get_running_loop() is not self._life.loop:
             self._life.must_run(alive)
 
-    def _must_be_stopped(self, what: str) -> None:
-        if self._life.running:
-            raise BadInput(f"the application is running: {what} before it starts")
-
     async def start(self, *, work: bool = True) -> Self:
         """Open the database and run the handlers; without handlers if `work` is False. Raises the
         errors of the engine, and then leaves nothing open."""
@@ -414,9 +338,7 @@ class App:
             raise BadInput("the application is already running; start it once, or stop it first")
         if self._life.inherited:
             self._renew()
-        self._life.begin()
-        stack = AsyncExitStack()
-        try:
+        async with self._life.starts() as stack:
             await self.engine.open()
             stack.push_async_callback(self.engine.close)
             stack.callback(self.engine.alarms.reset)
@@ -426,12 +348,6 @@ class App:
             await start_processes(self, node, self._declared, self._workers, stack)
             if work:
                 await start_workers(self, self._declared, self._workers)
-        except (Exception, asyncio.CancelledError):
-            await stack.aclose()
-            raise
-        finally:
-            self._life.starting = False
-        self._life.stack = stack
         return self
 
     def _renew(self) -> None:
@@ -467,7 +383,7 @@ class App:
         """Set what this process runs, before the start: the handlers of some queues (default: all),
         jobs of each queue at once (default: as declared), seconds for running handlers to finish.
         Raises `BadInput`."""
-        self._must_be_stopped("limit its work")
+        self._declared.must_be_stopped("limit its work")
         drain_ms = None if drain_s is None else milliseconds(drain_s, "the time to drain")
         self._workers.limit(self._declared, queues, concurrency, drain_ms)
 
@@ -651,21 +567,12 @@ class App:
         Complete, fail or extend each with its token before its lease ends. Raises `BadInput`.
         """
         self._must_run()
-        lease_ms = milliseconds(lease_s, "a lease", limits.LEASE_MS_MAX / 1000)
-        milliseconds(wait_s, "a wait")
-        return await self.node.claims.claim(
-            queue, worker, lease_ms=lease_ms, most=max, wait_s=wait_s
-        )
+        return await outside.claim(self.node, queue, worker, lease_s, max, wait_s)
 
     async def complete(self, id_: str, token: str, result: Any = None) -> None:
         """Complete a job with its result. Raises `StaleToken`, `NoSuchJob`."""
         self._must_run()
-        admit_id(id_)
-        await self.node.sharing.run(
-            lambda tx: self.node.schedule.complete(tx, id_, token, result),
-            writes=COMPLETE_WRITES + FAMILY_WRITES,
-            reads=[job_key(id_)],
-        )
+        await outside.complete(self.node, id_, token, result)
 
     async def fail(
         self,
@@ -681,17 +588,10 @@ class App:
         after the pause of its queue and at least `not_before_s`. With `final`, it fails
         permanently. Raises `StaleToken`, `NoSuchJob`."""
         self._must_run()
-        when: dict[str, Any] = {"retry_ms": None} if final else {}
-        if retry_after_s is not None and not final:
-            when["retry_ms"] = later_ms(self.store, milliseconds(retry_after_s, "a delay"))
-        elif not_before_s is not None:
-            when["not_before_ms"] = later_ms(self.store, milliseconds(not_before_s, "a delay"))
-        return await self.store.run(
-            lambda tx: self.node.schedule.fail(tx, id_, token, reason, **when)
-        )
+        times = retry_after_s, not_before_s, final
+        return await outside.fail(self.node, id_, token, reason, *times)
 
     async def extend(self, id_: str, token: str, lease_s: float) -> int:
         """Renew a lease; returns its end in ms since 1970. Raises `StaleToken`, `NoSuchJob`."""
-        lease_ms = milliseconds(lease_s, "a lease", limits.LEASE_MS_MAX / 1000)
         self._must_run()
-        return await self.store.run(lambda tx: self.node.schedule.extend(tx, id_, token, lease_ms))
+        return await outside.extend(self.node, id_, token, lease_s)

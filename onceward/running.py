@@ -3,9 +3,9 @@
 import asyncio
 import gc
 import signal
-from collections.abc import Callable, Collection, Sequence
-from contextlib import AsyncExitStack
-from dataclasses import dataclass, field, replace
+from collections.abc import AsyncIterator, Callable, Collection
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -21,16 +21,15 @@ from onceward.observe.senders import Senders
 from onceward.parts import attributes
 from onceward.quantities import is_whole
 from onceward.rooms.hub import Hub
-from onceward.sql.server import Drainer, Outbox, own_outbox
-from onceward.tables import Referee
-from onceward.tables.games.part import Game
+from onceward.sql.server import Drainer, own_outbox
 from onceward.tables.runtime import TableRuntime
 from onceward.threads import Threads
 from onceward.watchdog import Watchdog
 from onceward.webhooks.delivery import Delivery
-from onceward.webhooks.timers import WEBHOOKS, Spec, TimerTable
+from onceward.webhooks.timers import WEBHOOKS, TimerTable
 from onceward.webhooks.timers.server import Timers
 from onceward.work.attempt import Handler
+from onceward.work.declarations import Declarations
 from onceward.work.failures import Failures
 from onceward.work.inbox import Inbox
 from onceward.work.intake import Intake
@@ -41,23 +40,6 @@ from onceward.work.worker import Worker
 
 if TYPE_CHECKING:
     from onceward.app import App
-
-
-@dataclass(slots=True)
-class Declarations:
-    """The declarations of an application, complete before it starts."""
-
-    settings: dict[str, dict[str, Any]] = field(default_factory=dict)
-    """Settings of queues by the name of the queue."""
-    handlers: dict[str, Handler] = field(default_factory=dict)
-    recurring: dict[str, Spec] = field(default_factory=dict)
-    """Timers of recurring jobs by their id."""
-    referees: dict[str, Referee] = field(default_factory=dict)
-    games: dict[str, Game] = field(default_factory=dict)
-    examples: dict[str, Sequence[Any]] = field(default_factory=dict)
-    """Bodies for simulations by the name of the queue."""
-    outboxes: dict[str, Outbox] = field(default_factory=dict)
-    """Outboxes in databases of the application, by name."""
 
 
 class Workers:
@@ -163,11 +145,22 @@ class Lifetime:
         """Also during the start."""
         return self.stack is not None or self.starting
 
-    def begin(self) -> None:
-        """Start it in the current event loop."""
+    @asynccontextmanager
+    async def starts(self) -> AsyncIterator[AsyncExitStack]:
+        """Within this context it starts, in the current event loop. The stack closes what is
+        opened: at its end, or now if an error is raised."""
         self.starting = True
         self.loop = asyncio.get_running_loop()
         forks.watch(self)
+        stack = AsyncExitStack()
+        try:
+            yield stack
+        except (Exception, asyncio.CancelledError):
+            await stack.aclose()
+            raise
+        finally:
+            self.starting = False
+        self.stack = stack
 
     def must_run(self, alive: bool) -> None:
         """Raise an error unless it runs, its node is alive, and this is its event loop."""

@@ -1,22 +1,27 @@
 """Declarations of an application before its start, validated."""
 
 import re
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial, wraps
 from typing import Any
 
 from onceward import limits, recurrence
+from onceward.api.arguments import in_milliseconds
 from onceward.engine.base import Engine
 from onceward.errors import BadInput
 from onceward.functions import admit_async, admit_function, admit_handler
 from onceward.recurrence import Repeat
 from onceward.schedule import (
+    DEFAULT,
+    QueueSettings,
     admit_job,
     admit_lease,
     admit_queue,
     is_whole,
     milliseconds,
 )
+from onceward.sql.server import Outbox
 from onceward.tables import Referee
 from onceward.tables.games import Rules
 from onceward.tables.games.part import Game, Late
@@ -26,9 +31,108 @@ from onceward.webhooks.delivery import Outward
 from onceward.webhooks.timers import Send, Spec, timer_key
 from onceward.work.annotations import is_coroutine, signature_of
 from onceward.work.attempt import Handler
-from onceward.work.handlers import handler_types
+from onceward.work.bulk import changed
+from onceward.work.handlers import Application, Declare, HandlerFunction, handler_types
 from onceward.work.job import Job
 from onceward.work.sync_job import SyncJob
+
+
+@dataclass(slots=True)
+class Declarations:
+    """The declarations of an application, complete before it starts. Methods raise `BadInput`."""
+
+    running: Callable[[], bool] = lambda: False
+    """Whether the application runs, which then rejects declarations."""
+    settings: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """Settings of queues by the name of the queue."""
+    handlers: dict[str, Handler] = field(default_factory=dict)
+    recurring: dict[str, Spec] = field(default_factory=dict)
+    """Timers of recurring jobs by their id."""
+    referees: dict[str, Referee] = field(default_factory=dict)
+    games: dict[str, Game] = field(default_factory=dict)
+    examples: dict[str, Sequence[Any]] = field(default_factory=dict)
+    """Bodies for simulations by the name of the queue."""
+    outboxes: dict[str, Outbox] = field(default_factory=dict)
+    """Outboxes in databases of the application, by name."""
+    mounted: dict[str, Callable[..., Awaitable[None]]] = field(default_factory=dict)
+    """ASGI applications by their prefixes."""
+
+    def must_be_stopped(self, what: str) -> None:
+        if self.running():
+            raise BadInput(f"the application is running: {what} before it starts")
+
+    def configure(self, queue: str, settings: Mapping[str, Any]) -> None:
+        """Add settings of a queue to those that are known."""
+        self.must_be_stopped("declare queues")
+        admit_queue(queue)
+        known = self.settings.get(queue, {})
+        wanted = {**known, **in_milliseconds(QueueSettings, settings)}
+        changed(queue, DEFAULT, wanted)
+        self.settings[queue] = wanted
+
+    def handle(
+        self,
+        app: Application,
+        queue: str,
+        make: Callable[[Callable[..., Any]], Handler],
+        settings: Mapping[str, Any],
+        examples: Sequence[Any],
+    ) -> Declare:
+        """A decorator that declares the handler of a queue."""
+        self._must_have_no_handler(queue)
+        self.configure(queue, settings)
+
+        def declare(fn: Callable[..., Any]) -> HandlerFunction[Any, Any, Any, Any]:
+            self.must_be_stopped("declare handlers")
+            self._must_have_no_handler(queue)
+            fn = _undeclared(fn)
+            handler = self.handlers[queue] = make(fn)
+            self.examples[queue] = examples
+            return HandlerFunction(app, queue, fn, handler.body, handler.result)
+
+        return declare
+
+    def _must_have_no_handler(self, queue: str) -> None:
+        if queue in self.handlers:
+            raise BadInput(f"the queue {queue!r} already has a handler")
+
+    def drain(self, box: Outbox) -> None:
+        """Declare an outbox in a database of the application."""
+        self.must_be_stopped("declare outboxes")
+        if box.name in self.outboxes:
+            raise BadInput(
+                f"the outbox {box.name!r} is already declared; declare it once, or use another name"
+            )
+        self.outboxes[box.name] = box
+
+    def recur(self, repeat: Repeat, send: Send, name: str | None) -> None:
+        """Declare a recurring job."""
+        self.must_be_stopped("declare recurring jobs")
+        id_, spec = recurring(repeat, send, name)
+        if id_ in self.recurring:
+            raise BadInput(f"two recurring jobs have the id {id_}: give each a unique name")
+        self.recurring[id_] = spec
+
+    def referee(self, game: str, referee: Referee) -> None:
+        self.must_be_stopped("declare referees")
+        admit_referee(game, referee)
+        if game in self.referees or game in self.games:
+            raise BadInput(f"the game {game!r} already has a referee")
+        self.referees[game] = referee
+
+    def game(self, rules: Rules, late: Late | None) -> None:
+        self.must_be_stopped("declare games")
+        declared = game_of(rules, late)
+        if rules.name in self.games or rules.name in self.referees:
+            raise BadInput(f"the game {rules.name} is already declared; declare it once")
+        self.games[rules.name] = declared
+
+    def mount(self, prefix: str, web: Callable[..., Awaitable[None]]) -> None:
+        self.must_be_stopped("mount")
+        admit_mount(prefix, web)
+        if prefix in self.mounted:
+            raise BadInput(f"{prefix} is already in use by another application; choose another")
+        self.mounted[prefix] = web
 
 
 def admit_app(
@@ -93,10 +197,12 @@ def handler_of(
 
 
 def outbox_of(
-    policy: str, ask: Callable[[Any], Any] | None
+    policy: str, ask: Callable[[Any], Any] | None, settings: Collection[str]
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """A decorator that turns a function for one external call into the handler of an outbox. It and
     its result raise `BadInput`."""
+    if "batch" in settings:
+        raise BadInput("an outbox cannot have batches: it makes one call at a time; omit `batch`")
     if policy not in ("repeat", "hold"):
         raise BadInput(f"the policy of an outbox must be 'repeat' or 'hold', not {policy!r}")
     if ask is not None:
@@ -122,6 +228,20 @@ def outbox_of(
         return call if is_coroutine(fn) else call_plain
 
     return make
+
+
+def within_step(
+    make: Callable[[Callable[..., Any]], Callable[..., Any]], declare: Declare
+) -> Declare:
+    """A decorator that declares a function as the one external call of each job."""
+
+    def declares(fn: Callable[..., Any]) -> HandlerFunction[Any, Any, Any, Any]:
+        fn = _undeclared(fn)
+        declared = declare(make(fn))
+        declared.__wrapped__ = fn  # a call makes no step, so that tests can call it
+        return declared
+
+    return declares
 
 
 def recurring(repeat: Repeat, send: Send, name: str | None) -> tuple[str, Spec]:
@@ -167,6 +287,11 @@ def admit_mount(prefix: str, web: Callable[..., Awaitable[None]]) -> None:
             f"a mounted ASGI application takes scope, receive and send, and {type(web).__name__} "
             f"does not ({error}); wrap a WSGI application, as in asgiref.wsgi.WsgiToAsgi(web)"
         ) from error
+
+
+def _undeclared(fn: Callable[..., Any]) -> Callable[..., Any]:
+    """The function itself, of one that is the handler of another queue as well."""
+    return fn.__wrapped__ if isinstance(fn, HandlerFunction) else fn
 
 
 def _is_plain(text: str) -> bool:

@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from onceward.errors import BadInput
-from onceward.running import Declarations
+from onceward.work.declarations import Declarations
 
 _TRIES: Final = 50
 _DEPTH_MAX: Final = 6

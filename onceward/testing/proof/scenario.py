@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Final
 from onceward.api.jobs import ENDED
 from onceward.app import App
 from onceward.errors import OncewardError, Unavailable
-from onceward.running import Declarations, Lifetime, Workers
+from onceward.running import Lifetime, Workers
 from onceward.store.transaction import Transaction
 from onceward.store.user_records import by_user
 from onceward.testing.proof.messages import Sender
@@ -23,6 +23,7 @@ from onceward.testing.simulation.network import Message as Request
 from onceward.testing.simulation.world import Node
 from onceward.work import steps
 from onceward.work.attempt import Handler
+from onceward.work.declarations import Declarations
 
 _RETRY_S: Final = 0.5
 _LEASE_MS: Final = 3_000
