@@ -141,6 +141,9 @@ async def _handle(job: Job, outside: Outside) -> Any:
         raise Retry("not yet", after_s=0.3) if body["failures"] > 1 else RuntimeError("flaky")
     if what == "poison":
         outside.note("attempt", job.id)
+        if outside.node.random.random() < body.get("kills", 0.0):
+            outside.node.crash("crash in a handler")
+            await asyncio.sleep(0)
         raise RuntimeError("poison")
     if what == "fail":
         raise Fail("not to be done")

@@ -1,20 +1,17 @@
 """Bugs planted into children and events, each of a kind that the scenario must find."""
 
-import logging
-import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from typing import Any, NamedTuple
+from typing import Any
 from unittest.mock import patch
 
 from onceward.schedule import children as records
 from onceward.schedule import events_key, transitions
 from onceward.store.transaction import Transaction
-from onceward.testing.simulation import SimulationFailed, simulate
 from onceward.testing.simulation.families import Families
 from onceward.work import asleep, children, events, steps
 from onceward.work.job import Job
+from tests.testing.planted import Bug, search
 
 
 def replace(target: Any, name: str, new: Any) -> Callable[[], AbstractContextManager[Any]]:
@@ -105,55 +102,30 @@ def ends_uncommitted() -> Iterator[None]:
         yield
 
 
-class Bug(NamedTuple):
-    """How it is planted, a seed that finds it, and what it may be found as."""
-
-    plant: Callable[[], AbstractContextManager[Any]]
-    seed: int
-    kinds: tuple[str, ...]
-
-
 PLANTED: dict[str, Bug] = {
-    "children end without a due entry": Bug(replace(records, "ring", _no_ring), 1, ("stuck",)),
-    "children end without their entry": Bug(ends_uncommitted, 1, ("stuck",)),
+    "children end without a due entry": Bug(
+        Families, ("stuck",), 1, replace(records, "ring", _no_ring)
+    ),
+    "children end without their entry": Bug(Families, ("stuck",), 1, ends_uncommitted),
     "a parent that was released is not looked at": Bug(
-        replace(asleep, "ring", _no_ring), 25, ("stuck",)
+        Families, ("stuck",), 25, replace(asleep, "ring", _no_ring)
     ),
     "a parent that has ended leaves its children": Bug(
-        replace(transitions, "ring", _no_ring), 2, ("stuck",)
+        Families, ("stuck",), 2, replace(transitions, "ring", _no_ring)
     ),
     "the mark passes children that have not ended": Bug(
-        replace(children, "ENDED", (*records.ENDED, "")), 2, ("result", "another answer", "child")
+        Families,
+        ("result", "another answer", "child"),
+        2,
+        replace(children, "ENDED", (*records.ENDED, "")),
     ),
-    "each attempt creates all children": Bug(created_from_the_start, 36, ("child",)),
+    "each attempt creates all children": Bug(Families, ("child",), 36, created_from_the_start),
     "an event is consumed apart from its record": Bug(
-        consumed_apart, 16, ("stuck", "event", "another answer")
+        Families, ("stuck", "event", "another answer"), 16, consumed_apart
     ),
-    "keys of events are ignored": Bug(keys_ignored, 19, ("event",)),
+    "keys of events are ignored": Bug(Families, ("event",), 19, keys_ignored),
 }
 
 
-def main() -> None:
-    """Find a seed for each bug: `python -m tests.testing.simulation.planted_families`."""
-    for name, bug in PLANTED.items():
-        if len(sys.argv) > 1 and sys.argv[1] not in name:
-            continue
-        found: list[tuple[float, int]] = []
-        for seed in range(100):
-            start = time.perf_counter()
-            try:
-                with bug.plant():
-                    simulate(Families, seed)
-            except SimulationFailed as failed:
-                if failed.kind in bug.kinds:
-                    found.append((time.perf_counter() - start, seed))
-                else:
-                    print(f"    seed {seed} shows {failed.kind!r}")
-            if len(found) == 3:
-                break
-        print(f"{name}: {min(found, default=None)}", flush=True)
-
-
 if __name__ == "__main__":
-    logging.disable()
-    main()
+    search(PLANTED)

@@ -5,7 +5,7 @@ import pytest
 from onceward.testing.simulation import Weather, simulate
 from onceward.testing.simulation.work import Work
 from tests.testing.planted import shows
-from tests.testing.simulation.planted_work import PLANTED
+from tests.testing.simulation.planted_work import PLANTED, Killers
 from tests.testing.simulation.worlds import run_worlds
 
 SOAK_SEEDS = 10_000
@@ -50,3 +50,9 @@ def test_many_worlds_have_no_violation(soak):
 @pytest.mark.timeout(2700)
 def test_worlds_where_senders_take_turns_have_no_violation(soak):
     run_worlds(FairWork, range(6), SOAK_SEEDS if soak else 0)
+
+
+@pytest.mark.simulate
+@pytest.mark.timeout(2700)
+def test_worlds_where_jobs_crash_their_nodes_have_no_violation(soak):
+    run_worlds(Killers, range(6), SOAK_SEEDS if soak else 0)
