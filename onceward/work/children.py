@@ -14,7 +14,7 @@ import msgspec
 from onceward import keys, limits
 from onceward.api.arguments import unknown_name
 from onceward.conversion import Converter
-from onceward.errors import BadInput, ChildFailed, Fail, OncewardError, StaleToken
+from onceward.errors import BadInput, ChildFailed, Fail, StaleToken
 from onceward.job_options import OPTION_NAMES, JobKeywords, job_options
 from onceward.json_values import encode
 from onceward.keys import Key
@@ -79,7 +79,7 @@ class ChildJob(Generic[T_co]):
             return self._result.read(msgspec.json.encode(child.result), "the result of a child")
         verb = "failed" if child.state == "failed" else "was cancelled"
         failed = ChildFailed(
-            f"child {child.id} in queue {self.queue!r} {verb}: {child.reason}",
+            f"child {child.id or '(unknown)'} in queue {self.queue!r} {verb}: {child.reason}",
             id=child.id,
             queue=self.queue,
             state=child.state,
@@ -105,12 +105,16 @@ def admit_children(asked: Sequence[Any], parent: Any, number: int, *, any_: bool
                 f"a child is made by `handler.child(body)` or `ChildJob(queue, body)`, not "
                 f"{type(child).__name__}"
             )
-        key = child.options.order_key
-        if key is not None and (child.queue, key) == (parent.queue, parent.options.order_key):
-            raise BadInput(
-                f"a child in queue {child.queue!r} with the order key {key!r} of its parent would "
-                "wait for its parent indefinitely. Use another order key."
-            )
+        _admit_order(child, parent, "parent")
+
+
+def _admit_order(child: ChildJob[Any], above: Any, what: str) -> None:
+    key = child.options.order_key
+    if key is not None and (child.queue, key) == (above.queue, above.options.order_key):
+        raise BadInput(
+            f"a child in queue {child.queue!r} with the order key {key!r} of its {what} would "
+            f"wait for its {what} indefinitely. Use another order key."
+        )
 
 
 class Children:
@@ -136,6 +140,7 @@ class Children:
         digest = _digest(asked)
         family = await tx.get(family_key(id_, number), Family)
         if family is None:
+            await self._admit_orders(tx, job, [c for c in asked if c.options.order_key is not None])
             family = Family(len(asked), digest, any=any_, keep=keep)
             tx.put(family_key(id_, number), family)
             if not job.families:
@@ -151,6 +156,20 @@ class Children:
             family = msgspec.structs.replace(family, created=0, ended=0, first=None, stopped=False)
             tx.put(family_key(id_, number), family)
         return family
+
+    async def _admit_orders(
+        self, tx: Transaction, job: Job, ordered: Sequence[ChildJob[Any]]
+    ) -> None:
+        """Raise `BadInput` for a child that would wait behind a job that waits for its parent."""
+        while ordered and job.parent is not None:
+            id_ = job.parent.id
+            [above] = await tx.get_many([job_key(id_)], Job, skip_damaged=True)
+            if above is None:
+                return
+            if above.stage not in (*ENDED, "in_doubt"):
+                for child in ordered:
+                    _admit_order(child, above, f"ancestor {id_}")
+            job = above
 
     async def create(
         self, tx: Transaction, id_: str, token: str, number: int, asked: Sequence[ChildJob[Any]]
@@ -179,7 +198,7 @@ class Children:
 
     async def _keeps(self, tx: Transaction, key: Key) -> bool:
         """Whether a child exists from an earlier attempt, and was not cancelled with its parent."""
-        child = await tx.get(key, Child)
+        [child] = await tx.get_many([key], Child, skip_damaged=True)
         return child is not None and child.state != "cancelled"
 
     async def _add(
@@ -223,23 +242,16 @@ class Children:
     async def _advance(self, tx: Transaction, id_: str, job: Job, number: int) -> bool:
         """Note how many children have ended, and continue the parent if it need not wait. Returns
         whether to look again."""
-        try:
-            family = await tx.get(family_key(id_, number), Family)
-        except OncewardError as error:
-            if error.code != "damaged":
-                raise
-            family = None
+        family = await _readable(tx, family_key(id_, number))
         if family is None:
             await self._schedule.wake(tx, id_, job)  # its next attempt fails with the error
             return False
-        start = child_key(id_, number, 0 if family.any else family.ended)[1]
-        end = f"{family_key(id_, number)[1]}$"
-        rows = await tx.scan(family_partition(id_), Child, start=start, end=end, limit=_ADVANCE)
         before = family.ended
-        for row in rows:
-            if row.value.state in ENDED:
+        start = 0 if family.any else before
+        for index, child in enumerate(await _entries(tx, id_, number, family, start), start):
+            if child.state in ENDED:
                 if family.any:
-                    family.first = int(row.key[1].rpartition("#")[2])
+                    family.first = index
                     break
                 family.ended += 1
             elif not family.any:
@@ -248,30 +260,23 @@ class Children:
             await self._schedule.wake(tx, id_, job)
         if family.complete or family.ended > before:
             tx.put(family_key(id_, number), family)
-        return not family.complete and family.ended == before + _ADVANCE
+        return not family.complete and family.ended >= before + _ADVANCE
 
     async def _stop(self, tx: Transaction, id_: str) -> bool:
         """Cancel children of a parent that has failed, up to the size of a commit. A retry of the
         parent creates them again. Returns whether there may be more."""
         number, most = 1, tx.size + _CLEAN_WRITES
-        while (family := await tx.get(family_key(id_, number), Family)) is not None:
+        while (family := await _readable(tx, family_key(id_, number))) is not None:
             if not family.keep and family.ended < family.created:
                 complete = family.complete
-                start = child_key(id_, number, family.ended)[1]
-                end = f"{family_key(id_, number)[1]}$"
-                rows = await tx.scan(
-                    family_partition(id_), Child, start=start, end=end, limit=_PAGE
-                )
-                for row in rows:
-                    if tx.size > most:
+                for child in await _entries(tx, id_, number, family, family.ended, _PAGE):
+                    if tx.size > most or family.ended == family.created:
                         break
                     family.ended += 1
-                    if row.value.state not in ENDED:
+                    if child.state not in ENDED:
                         # A complete call returns the same again: it needs no other children.
                         family.stopped = not complete
-                        await self._cancel(tx, row.value.id)
-                if not rows:
-                    family.ended = family.created
+                        await self._cancel(tx, child.id)
                 tx.put(family_key(id_, number), family)
                 return True
             number += 1
@@ -281,21 +286,23 @@ class Children:
         """Cancel the children of a parent that has ended, and remove their entries, up to the size
         of a commit. Returns whether there may be more."""
         start, end = keys.below(id_)
-        rows = await tx.scan(family_partition(id_), start=start, end=end, limit=_PAGE)
-        most = tx.size + _CLEAN_WRITES
-        for at, row in enumerate(rows):
+        partition, most = family_partition(id_), tx.size + _CLEAN_WRITES
+        found = [(partition, sort) for sort in await tx.sorts(partition, _PAGE, start)]
+        mine = [key for key in found if key[1] < end]
+        for at, key in enumerate(mine):
             if tx.size > most:
                 break
-            if _is_family(row.key):
-                last = at + 1 == len(rows)
-                if _is_family(rows[at + 1].key) if not last else len(rows) < _PAGE:
-                    tx.delete(row.key)  # nothing of it is left
+            if _is_family(key):
+                last = at + 1 == len(mine)
+                if _is_family(mine[at + 1]) if not last else len(mine) < _PAGE:
+                    tx.delete(key)  # nothing of it is left
                 continue
-            family = await tx.get((row.key[0], row.key[1].rpartition("#")[0]), Family)
-            if family is not None and not family.keep and row.value.get("state", "") not in ENDED:
-                await self._cancel(tx, row.value["id"])
-            tx.delete(row.key)
-        return bool(rows)
+            family = await _readable(tx, (partition, key[1].rpartition("#")[0]))
+            [child] = await tx.get_many([key], Child, skip_damaged=True)
+            if child is not None and child.state not in ENDED and not (family and family.keep):
+                await self._cancel(tx, child.id)
+            tx.delete(key)
+        return bool(mine)
 
     async def _cancel(self, tx: Transaction, id_: str) -> None:
         """Cancel a child, unless it has ended or is in doubt: then an operator settles it."""
@@ -308,36 +315,50 @@ async def page_of(tx: Transaction, id_: str, after: str, limit: int) -> list[Row
     """Entries of the children of a job, by family and position, and the families themselves."""
     start, end = keys.below(id_)
     start = keys.after(after) if after else start
-    return await tx.scan(family_partition(id_), start=start, end=end, limit=limit)
+    partition = family_partition(id_)
+    return await tx.scan(partition, start=start, end=end, limit=limit, skip_damaged=True)
 
 
 async def children_of(store: Store, id_: str, number: int, family: Family) -> list[Child]:
     """The children of a complete family, in order; or the first one that ended."""
-    if family.any:
-        key = child_key(id_, number, family.first or 0)
-        child = await store.run(lambda tx: tx.get(key, Child))
-        if child is None:
-            raise _ended(id_)
-        return [child]
-    start, end = child_key(id_, number, 0)[1], f"{family_key(id_, number)[1]}$"
     found: list[Child] = []
     while len(found) < family.total:
-        page = await store.run(partial(_page, id_, start, end))
-        if not page:
-            raise _ended(id_)
-        found += page
-        start = child_key(id_, number, len(found))[1]
-    return found
+        found += await store.run(partial(_page, id_, number, family, len(found)))
+    return [found[family.first or 0]] if family.any else found
 
 
-def _ended(id_: str) -> StaleToken:
-    # Entries are kept until the parent ends.
-    return StaleToken(f"job {id_} has ended, and its children were removed", id=id_)
+async def _page(id_: str, number: int, family: Family, start: int, tx: Transaction) -> list[Child]:
+    children = await _entries(tx, id_, number, family, start)
+    if not all(child.id for child in children):
+        job = await tx.get(job_key(id_), Job)
+        if job is None or job.stage != "running":
+            # Entries are kept until the parent ends.
+            raise StaleToken(f"job {id_} has ended, and its children were removed", id=id_)
+    return children
 
 
-async def _page(id_: str, start: str, end: str, tx: Transaction) -> list[Child]:
-    rows = await tx.scan(family_partition(id_), Child, start=start, end=end, limit=_ADVANCE)
-    return [row.value for row in rows]
+async def _readable(tx: Transaction, key: Key) -> Family | None:
+    [family] = await tx.get_many([key], Family, skip_damaged=True)
+    return family
+
+
+async def _entries(
+    tx: Transaction, id_: str, number: int, family: Family, start: int, limit: int = _ADVANCE
+) -> list[Child]:
+    """The next children of a family, up to a few hundred. One whose entry cannot be read has
+    failed."""
+    rows = await tx.scan(
+        family_partition(id_),
+        Child,
+        start=child_key(id_, number, start)[1],
+        end=child_key(id_, number, family.total)[1],
+        limit=limit,
+        skip_damaged=True,
+    )
+    known = {int(row.key[1].rpartition("#")[2]): row.value for row in rows}
+    end = family.total if len(rows) < limit else max(known) + 1
+    damaged = Child("", "failed", reason="its entry cannot be read")
+    return [known.get(index, damaged) for index in range(start, end)]
 
 
 def _is_family(key: Key) -> bool:

@@ -266,6 +266,37 @@ async def test_other_children_in_a_later_attempt_fail_the_job(shared: bool) -> N
 
 
 @virtual
+async def test_a_descendant_with_the_order_key_of_a_waiting_job_is_refused(shared: bool) -> None:
+    apps = Apps(shared=shared)
+    app = apps.make()
+
+    @app.handler("task", attempts_max=1)
+    async def task(job: Job) -> Any:
+        depth, keys = job.body
+        if not keys:
+            return depth
+        key, *rest = keys
+        try:
+            [found] = await job.gather(ChildJob("task", [depth + 1, rest], order_key=key))
+        except BadInput as refused:
+            return refused.message
+        return found
+
+    async with app:
+        outer = await app.send("task", [0, ["b", None, "c"]], order_key="a")
+        assert (await app.wait(outer.id, 60)).result == 3
+        for keys, who in (["b", "a"], outer.id), (["b", None, "b"], ""), (["a"], "parent"):
+            sent = await app.send("task", [0, keys], order_key="a")
+            found = (await app.wait(sent.id, 60)).result
+            who = sent.id if who == outer.id else who
+            assert f"{who} would wait for its " in found
+            assert "Use another order key" in found
+        await apps.sleep(1)
+    assert apps.problems == []
+    assert left(apps) == []
+
+
+@virtual
 async def test_what_is_no_child_gets_a_clear_error(shared: bool) -> None:
     apps = Apps(shared=shared)
     app = apps.make()

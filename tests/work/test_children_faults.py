@@ -10,7 +10,7 @@ from onceward.engine.base import DAMAGED
 from onceward.errors import ChildFailed, Fail, InDoubt, QueueFull
 from onceward.keys import Key
 from onceward.schedule import job_key
-from onceward.schedule.children import family_key
+from onceward.schedule.children import child_key, family_key
 from onceward.schedule.records import Parent
 from onceward.work.children import ChildJob
 from onceward.work.job import Job
@@ -193,6 +193,45 @@ async def test_a_parent_continues_when_a_child_cannot_be_read(value: bytes) -> N
         assert (await app.wait(id_, 60)).result == [0, "unreadable", 2]
 
 
+@pytest.mark.parametrize("value", [DAMAGED, b'{"id":7}', b"17"])
+@pytest.mark.parametrize("ends", ["before", "after", "last", "cancelled"])
+@virtual
+async def test_a_child_whose_entry_cannot_be_read_has_failed(value: bytes, ends: str) -> None:
+    apps = Apps(shared=False)
+
+    async def work(job: Job) -> Any:
+        found = await job.gather(
+            *[ChildJob("by-hand", n) for n in range(3)], return_exceptions=True
+        )
+        return [str(one) if isinstance(one, ChildFailed) else one for one in found]
+
+    async with app_of(apps, work) as app:
+        id_ = (await app.send("parent", None)).id
+        ids = await children(apps, id_)
+        claims = {claim.id: claim for claim in await app.claim("by-hand", "w", lease_s=60, max=3)}
+
+        async def complete(*positions: int) -> None:
+            for position in positions:
+                await app.complete(ids[position], claims[ids[position]].token, position)
+
+        damaged = 2 if ends == "last" else 1
+        if ends == "after":
+            await complete(1)
+        spoil(apps, child_key(id_, 1, damaged), value)
+        if ends == "cancelled":
+            await app.cancel(id_)
+        else:
+            await complete(*{0, 1, 2} - {damaged})
+            result = (await app.wait(id_, 60)).result
+            assert "child (unknown) in queue 'by-hand' failed" in result.pop(damaged)
+            assert result == [n for n in range(3) if n != damaged]
+            if ends != "after":
+                await complete(damaged)  # it did not know
+        await apps.sleep(60)
+        assert app.node.dispatcher.troubles == {}
+    assert [key for key in apps.records if key[0].startswith("family#")] == []
+
+
 @pytest.mark.parametrize("value", [DAMAGED, b"17"])
 @virtual
 async def test_a_waiting_parent_that_cannot_be_read_becomes_a_dead_letter(value: bytes) -> None:
@@ -238,6 +277,10 @@ async def test_a_parent_whose_family_cannot_be_read_fails_with_the_reason() -> N
         assert job.state == "failed"
         assert "family#" in job.reason
         assert "not valid" in job.reason
+        await app.cancel(id_)
+        await apps.sleep(60)
+        assert app.node.dispatcher.troubles == {}
+    assert [key for key in apps.records if key[0].startswith(("family#", "due#"))] == []
 
 
 @virtual
