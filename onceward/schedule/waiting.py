@@ -5,7 +5,11 @@ waits to be due, for a worker or for a retry. A limit key admits several jobs, a
 while they are ready or running: a job that waits for its time does not use its capacity.
 """
 
+from zlib import crc32
+
 from onceward import keys
+from onceward.job_options import JobOptions
+from onceward.keys import Key
 from onceward.schedule.records import (
     Gate,
     Job,
@@ -17,6 +21,17 @@ from onceward.schedule.records import (
     slot_of,
 )
 from onceward.store.transaction import Transaction
+
+
+def read_to_wait(queue: str, options: JobOptions, slots: int) -> list[Key]:
+    """The records that a new job shares with others of its order key and its limit key."""
+    found = []
+    if options.order_key is not None:
+        slot = crc32(keys.join(queue, options.order_key).encode()) % slots  # as `Schedule.add`
+        found.append(order_head_key(slot, queue, options.order_key))
+    if options.limit_key is not None:
+        found.append(gate_key(queue, options.limit_key))
+    return found
 
 
 async def become_head(tx: Transaction, id_: str, job: Job, order_key: str) -> bool:

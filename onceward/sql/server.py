@@ -245,19 +245,19 @@ class Drainer:
 
     async def _accept(self, tx: Transaction, rows: Sequence[Row]) -> _Verdicts | None:
         """Accept as many rows as fit into a commit; None if another node has the lease."""
+        asked = [self._arguments(row) for row in rows[: limits.COMMIT_WRITES_MAX // PLAIN_WRITES]]
+        reads = [self._key]
+        for message in asked:
+            if not isinstance(message, str):
+                queue, body, given = message
+                key, options = given.get("key"), given["options"]
+                reads += self._inbox.read_to_accept(queue, body, key, options=options)
+        await self._inbox.fetch(tx, reads[: limits.GET_KEYS_MAX])
         held = await tx.get(self._key, Drain)
         if held is None or held.token != self._token:
             return None
         found = _Verdicts()
         size_bytes = 0
-        asked = [self._arguments(row) for row in rows[: limits.COMMIT_WRITES_MAX // PLAIN_WRITES]]
-        reads = [
-            key
-            for message in asked
-            if not isinstance(message, str)
-            for key in self._inbox.read_to_accept(message[0], message[1], message[2].get("key"))
-        ]
-        await tx.fetch(reads)
         for row, message in zip(rows, asked, strict=False):
             size_bytes += len(f"{row.body}{row.options}".encode(errors="replace"))
             shared = not isinstance(message, str) and message[2]["options"].shared

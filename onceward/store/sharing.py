@@ -28,6 +28,8 @@ T = TypeVar("T")
 # The maximum number of members of a commit, and of members whose reads are fetched together.
 _MEMBERS_MAX = 100
 _READERS_MAX = 34
+# How many commits `run_together` makes at a time: those of one call of PostgreSQL.
+_TOGETHER_MAX = 20
 # After this many consecutive conflicts the members of a commit are split into halves. Members with
 # a line all read the same record, so they are not split.
 _ATTEMPTS_MAX = 4
@@ -172,6 +174,30 @@ class SharedCommits:
                 most = len(taken) // 2
             else:
                 most = min(2 * most, _MEMBERS_MAX)
+        return outcomes
+
+    async def run_together(self, calls: Sequence[Call]) -> list[Any]:
+        """Like `run_all`, for calls that do not depend on each other: several commits at a time,
+        so that engines can make them durable together.
+
+        Raises the first error that fails a whole commit; the others may be durable.
+        """
+        parts: list[list[Call]] = []
+        room = 0
+        for call in calls:
+            if call.writes > room:
+                parts.append([])
+                room = limits.COMMIT_WRITES_MAX
+            parts[-1].append(call)
+            room -= call.writes
+        outcomes: list[Any] = []
+        for start in range(0, len(parts), _TOGETHER_MAX):
+            running = [self.run_all(part) for part in parts[start : start + _TOGETHER_MAX]]
+            found = await asyncio.gather(*running, return_exceptions=True)
+            for one in found:
+                if isinstance(one, BaseException):
+                    raise one
+                outcomes += one
         return outcomes
 
     async def finish(self) -> None:

@@ -15,8 +15,8 @@ import msgspec
 
 from onceward import keys, limits
 from onceward.api.queues import QueueSettings
-from onceward.errors import BadInput, KeyReused
-from onceward.job_options import NO_OPTIONS, JobOptions
+from onceward.errors import BadInput, KeyReused, OncewardError
+from onceward.job_options import NO_OPTIONS, JobOptions, admit_options
 from onceward.json_values import encode
 from onceward.keys import Key
 from onceward.schedule import (
@@ -27,6 +27,7 @@ from onceward.schedule import (
     admit_queue,
     job_key,
 )
+from onceward.schedule.waiting import read_to_wait
 from onceward.store.transaction import Transaction
 from onceward.store.user_records import joins
 from onceward.tracing import Trace
@@ -121,20 +122,44 @@ class Inbox:
         return derived_key(body, self._schedule.settings(queue).key_fields, queue)
 
     def read_to_accept(
-        self, queue: str, body: Any, key: str | None = None, caller: str = ""
+        self,
+        queue: str,
+        body: Any,
+        key: str | None = None,
+        caller: str = "",
+        options: JobOptions = NO_OPTIONS,
     ) -> list[Key]:
         """The records that `accept` reads, unless it rejects the message."""
         try:
             admit_queue(queue)
+            found = []
+            if options.shared:
+                admit_options(options)
+                found = read_to_wait(queue, options, self._schedule.slots)
             if key is None:
                 fields = self._schedule.settings(queue).key_fields
                 if not fields:
-                    return []
+                    return found
                 key = derived_key(body, fields, queue)
             admit_key(key, caller)
         except BadInput:
             return []
-        return [dedupe_key(queue, caller, key)]
+        return [*found, dedupe_key(queue, caller, key)]
+
+    async def fetch(self, tx: Transaction, reads: Sequence[Key]) -> None:
+        """Fetch the reads of several messages, and the jobs of those that were accepted before."""
+        await tx.fetch(reads)
+        known = []
+        for read in reads:
+            if tx.seen.get(read) is not None and read[0].startswith("inbox#"):
+                try:
+                    accepted = tx.peek(read, Accepted)
+                except OncewardError:
+                    continue  # damaged: fails the one that reads it
+                if accepted is not None:
+                    known.append(job_key(accepted.id))
+        if known:
+            await tx.fetch(known)
 
     @joins
     async def find(

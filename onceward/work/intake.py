@@ -28,7 +28,7 @@ class Intake:
         self._store = store
         self._inbox = inbox
         self._senders = senders
-        self._sharing = SharedCommits(store)
+        self._sharing = SharedCommits(store, inbox.fetch)
         self._shares_reads = store.engine.shares_reads
 
     async def accept(self, queue: str, body: Any, arguments: SendArguments) -> Receipt:
@@ -75,9 +75,11 @@ class Intake:
                 for message in asked:
                     if isinstance(message, dict):
                         message["trace"] = span.trace
-            verdicts = await self._sharing.run_all(
-                [self._call(queue, message, begun_ns) for message in asked]
-            )
+            calls = [self._call(queue, message, begun_ns) for message in asked]
+            # Over a network, messages of any order take a few round trips together.
+            together = self._shares_reads and _independent(calls)
+            run = self._sharing.run_together if together else self._sharing.run_all
+            verdicts = await run(calls)
         for verdict in verdicts:
             if not isinstance(verdict, Receipt | OncewardError):
                 raise verdict
@@ -85,13 +87,18 @@ class Intake:
 
     def _reads(self, queue: str, body: Any, arguments: Mapping[str, Any]) -> Sequence[Key]:
         key, caller = arguments.get("key"), arguments.get("caller", "")
-        return self._inbox.read_to_accept(queue, body, key, caller)
+        options = arguments.get("options", NO_OPTIONS)
+        return self._inbox.read_to_accept(queue, body, key, caller, options)
 
     def _call(self, queue: str, message: dict[str, Any] | OncewardError, begun_ns: int) -> Call:
         reads: Sequence[Key] = ()
-        if self._shares_reads and isinstance(message, dict):
-            reads = self._reads(queue, message["body"], message)
-        return Call(partial(self._accept_one, queue, message, begun_ns), ACCEPT_WRITES, reads)
+        writes = PLAIN_WRITES
+        if isinstance(message, dict):
+            if message.get("options", NO_OPTIONS).shared:
+                writes = ACCEPT_WRITES
+            if self._shares_reads:
+                reads = self._reads(queue, message["body"], message)
+        return Call(partial(self._accept_one, queue, message, begun_ns), writes, reads)
 
     async def _accept_one(
         self, queue: str, message: dict[str, Any] | OncewardError, begun_ns: int, tx: Transaction
@@ -108,6 +115,12 @@ class Intake:
     async def finish(self) -> None:
         """Wait for running commits."""
         await self._sharing.finish()
+
+
+def _independent(calls: Sequence[Call]) -> bool:
+    """Whether no message has the idempotency key, the order key or the limit key of another."""
+    reads = [read for call in calls for read in call.reads]
+    return len(set(reads)) == len(reads)
 
 
 def _is_list(messages: Any) -> bool:

@@ -216,3 +216,100 @@ async def test_keys_of_many_messages_are_read_with_few_calls_over_a_network(
         with pytest.raises(BadInput):
             await app.send("q", 1)
     assert apps.problems == []
+
+
+@virtual
+async def test_messages_of_one_call_are_read_and_committed_at_once_over_a_network(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    apps = Apps(shared=False)
+    monkeypatch.setattr(TestEngine, "shares_reads", True)
+    async with apps.make() as app:
+        apps.engines[0].latency_s = 1
+        messages: list[Any] = [{"body": n, "key": f"k{n}"} for n in range(500)]
+        before_ms = app.store.clock.now_ms()
+        verdicts = await app.send_many("q", messages)
+        assert app.store.clock.now_ms() - before_ms == 4_000, "one read and one commit"
+        assert [v.key for v in verdicts if isinstance(v, Receipt)] == [m["key"] for m in messages]
+        before_ms = app.store.clock.now_ms()
+        again = await app.send_many("q", messages)
+        assert app.store.clock.now_ms() - before_ms == 6_000, "keys, their jobs, and a check"
+        assert [v.id for v in again if isinstance(v, Receipt) and v.duplicate] == [
+            v.id for v in verdicts if isinstance(v, Receipt)
+        ]
+    assert apps.problems == []
+
+
+@virtual
+async def test_messages_that_depend_on_each_other_stay_in_order_over_a_network(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    apps = Apps(shared=False)
+    monkeypatch.setattr(TestEngine, "shares_reads", True)
+    async with apps.make() as app:
+        await app.queues.configure("q", limit_per_key=100)
+        engine = apps.engines[0]
+        get, asked = engine.get, []
+
+        async def counting(keys: Any, now_ms: int) -> Any:
+            asked.append([key for key in keys if key[0].startswith(("inbox#", "order#", "limit#"))])
+            return await get(keys, now_ms)
+
+        monkeypatch.setattr(engine, "get", counting)
+        options = {"order_key": "o", "limit_key": "l"}
+        messages: list[Any] = [{"body": n, "key": f"k{n}", **options} for n in range(60)]
+        messages += [{"body": 1, "key": "bad", "limit_key": "\ud800"}, {"body": 2, "key": "k0"}]
+        verdicts = await app.send_many("q", messages)
+        assert all(isinstance(verdict, Receipt) for verdict in verdicts[:60])
+        assert isinstance(verdicts[60], BadInput)
+        assert isinstance(verdicts[61], KeyReused)
+        assert len([keys for keys in asked if keys]) <= 6
+        for n in range(60):
+            [claim] = await app.claim("q", "w", lease_s=10)
+            assert claim.body == n
+            await app.complete(claim.id, claim.token)
+    assert apps.problems == []
+
+
+@pytest.mark.parametrize("many", [True, False])
+@pytest.mark.parametrize("changed", ["key", "job"])
+@virtual
+async def test_what_is_read_together_is_checked_by_the_commit(
+    monkeypatch: pytest.MonkeyPatch, changed: str, many: bool
+) -> None:
+    apps = Apps()
+    monkeypatch.setattr(TestEngine, "shares_reads", True)
+    async with apps.make() as app, apps.make() as other:
+        known = await other.send("q", "known", key="known")
+        [claim] = await other.claim("q", "w", lease_s=10)
+        engine, get, asked = apps.engines[0], apps.engines[0].get, 0
+
+        async def meanwhile(keys: Any, now_ms: int) -> Any:
+            nonlocal asked
+            found = await get(keys, now_ms)
+            if any(key[1].startswith(known.id) for key in keys):
+                asked += 1
+                if asked == 1 and changed == "job":
+                    await other.complete(claim.id, claim.token, "done")
+                elif asked == 1:
+                    await other.send("q", "theirs", key="k1")
+            return found
+
+        monkeypatch.setattr(engine, "get", meanwhile)
+        messages: list[Any] = [{"body": f"ours {n}", "key": f"k{n}"} for n in range(3)]
+        messages.append({"body": "known", "key": "known"})
+        if many:
+            verdicts: list[Any] = list(await app.send_many("q", messages))
+        else:
+            engine.latency_s = 0.001
+            sent = [app.send("q", m["body"], key=m["key"]) for m in [{"body": 0, "key": "first"}]]
+            sent += [app.send("q", m["body"], key=m["key"]) for m in messages]
+            verdicts = (await asyncio.gather(*sent, return_exceptions=True))[1:]
+        assert asked > 1, "the commit met a conflict"
+        assert [verdicts[n].duplicate for n in (0, 2, 3)] == [False, False, True]
+        assert verdicts[3].id == known.id
+        if changed == "job":
+            assert (verdicts[3].state, verdicts[3].result) == ("succeeded", "done")
+        else:
+            assert isinstance(verdicts[1], KeyReused)
+    assert apps.problems == []

@@ -7,13 +7,17 @@ from typing import Any
 
 import pytest
 
+import onceward
 from onceward import limits
 from onceward.clock import Clock
 from onceward.engine.base import ABSENT, ANY, Check, Put
 from onceward.engine.postgres import PostgresEngine
+from onceward.engine.postgres.batch import Batch
+from onceward.engine.postgres.commits import CommitLink
 from onceward.engine.postgres.link import Link, Lost, Rejected
 from onceward.engine.postgres.reads import Get, cut
 from onceward.errors import BadInput, Conflict, Unavailable
+from onceward.work.inbox import Receipt
 
 KEYS = [("p", f"{number}") for number in range(10)]
 
@@ -234,3 +238,34 @@ def test_a_statement_has_so_many_keys() -> None:
     assert len(cut(queue)) == limits.BATCH_KEYS_MAX // 100
     assert len(queue) == 5
     assert len(cut(deque([get(2 * limits.BATCH_KEYS_MAX), get(1)]))) == 1
+
+
+async def test_many_messages_take_few_round_trips(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trips: list[str] = []
+    fetch, commit = Link.fetch, CommitLink.commit
+
+    async def fetching(self: Link, query: str, *arguments: object) -> Any:
+        if "inbox#" in str(arguments):
+            trips.append("get")
+        return await fetch(self, query, *arguments)
+
+    async def committing(self: CommitLink, batch: Batch) -> Any:
+        if any(row[1].endswith("#job") for member in batch.members for row in member.rows):
+            trips.append("commit")
+        return await commit(self, batch)
+
+    monkeypatch.setattr(Link, "fetch", fetching)
+    monkeypatch.setattr(CommitLink, "commit", committing)
+    async with onceward.App(url, slots=2) as app:
+        messages: list[Any] = [{"body": n, "key": f"k{n}"} for n in range(500)]
+        verdicts = await app.send_many("q", messages)
+        assert len({verdict.id for verdict in verdicts if isinstance(verdict, Receipt)}) == 500
+        assert len(trips) <= 6, trips
+        trips.clear()
+        again = await app.send_many("q", messages)
+        assert [v.id for v in again if isinstance(v, Receipt) and v.duplicate] == [
+            v.id for v in verdicts if isinstance(v, Receipt)
+        ]
+        assert len(trips) <= 6, trips
