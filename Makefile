@@ -48,7 +48,7 @@ install_self = @$(1)/bin/python -m pip install $(PIP_QUIET) --no-build-isolation
 .NOTPARALLEL:
 .PHONY: help walk modules records prose generate demo demo-crash test test-versions coverage check lint types tidy deps audit package bundle size bench bench-local bench-peers bench-engine bench-schedule bench-postgres bench-work bench-enqueue bench-poison \
 	bench-http bench-rooms bench-seats bench-timers soak-kill soak-inbox soak-server soak-workers soak-postgres soak-schedule soak-locks soak-openapi soak-seats soak-rooms soak-fuzz soak-timers soak-credit soak-console soak-browser \
-	soak-simulate soak-proof soak-power soak-anonymous soak-chaos soak-mutants pictures docs lock clean
+	soak-sql soak-simulate soak-proof soak-power soak-anonymous soak-chaos soak-mutants pictures docs lock clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1	\2/p' Makefile | expand -t 18
@@ -195,6 +195,9 @@ soak-openapi: $(DEV) $(OPENAPI) ## lint the OpenAPI document, use clients made f
 	@scripts/npm.sh
 	@scripts/npm.sh tests/js/spectral .venv-spectral
 	@$(SOAK) -m openapi
+
+soak-sql: $(DEV) ## kill a shop with SQL tables 100 times on each database; kill and pause its nodes 200 times
+	@$(SOAK) -m sql
 
 soak-simulate: $(DEV) ## run the simulator over 50,000 seeds
 	@$(SOAK) -m simulate
