@@ -256,11 +256,11 @@ async def start_processes(
         blocked = partial(app.store.meters.count, "loop_blocked")
         stack.callback(Watchdog(workers.name_of, blocked).stop)
     stack.push_async_callback(workers.stop)
-    boxes = list(declared.outboxes.values())
-    if app.engine.outbox_url:
-        boxes.append(own_outbox(app.engine.outbox_url))
-    for box in boxes:
-        drainer = Drainer(app.store, node.schedule, app.inbox, app.intake, app.name, box)
+    make = partial(Drainer, app.store, node.schedule, app.inbox, app.intake, app.name)
+    drainers = [make(box) for box in declared.outboxes.values()]
+    if app.engine.outbox_url:  # read by the owner of the first slot
+        drainers.append(make(own_outbox(app.engine), lambda: 0 in node.placement.owned))
+    for drainer in drainers:
         stack.push_async_callback(drainer.stop)
         drainer.start()
 

@@ -219,6 +219,11 @@ class Engine(ABC):
             "Onceward's database, or `job.sql_step` for another database"
         )
 
+    async def ask_sql(self, statement: str, *arguments: object) -> Sequence[Any]:
+        """Run one statement on the SQL database that the engine has, in a transaction of its own;
+        returns its rows. It may run twice. Raises `BadInput` and `Unavailable`."""
+        raise BadInput("this database takes no SQL statements")
+
     @abstractmethod
     async def get(self, keys: Sequence[Key], now_ms: int) -> list[Record | None]:
         """Return the records of these keys in the same order, read at one moment."""

@@ -7,11 +7,12 @@ names the accepted rows until their deletion is confirmed.
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from onceward import limits
+from onceward.engine.base import Engine
 from onceward.errors import BadInput, EngineStopped, OncewardError, QueueFull
 from onceward.metric_table import METRICS
 from onceward.quantities import milliseconds
@@ -19,7 +20,7 @@ from onceward.reasons import reason_of, reason_text
 from onceward.schedule import Schedule
 from onceward.sql.messages import Row, arguments
 from onceward.sql.records import Drain, admit_name, drain_key
-from onceward.sql.sources import PostgresSource, Removal, Source, source_of
+from onceward.sql.sources import OwnSource, Removal, Source, source_of
 from onceward.store import Store
 from onceward.store.transaction import Transaction
 from onceward.work.inbox import ACCEPT_WRITES, PLAIN_WRITES, Inbox
@@ -69,9 +70,9 @@ def sql_outbox_of(
     return Outbox(name or source.name, source, woken, poll_s, idle_poll_s, int(lease_s * 1000))
 
 
-def own_outbox(url: str) -> Outbox:
+def own_outbox(engine: Engine) -> Outbox:
     """The outbox that Onceward's own database has, for sessions of the application."""
-    source = PostgresSource(url, schema="onceward")
+    source = OwnSource(engine)
     return Outbox(OWN, source, asyncio.Event(), limits.OUTBOX_POLL_S, limits.OUTBOX_IDLE_POLL_S)
 
 
@@ -91,8 +92,17 @@ class Drainer:
     """Accepts the rows of one outbox on one node, while the node holds the lease."""
 
     def __init__(
-        self, store: Store, schedule: Schedule, inbox: Inbox, intake: Intake, node: str, box: Outbox
+        self,
+        store: Store,
+        schedule: Schedule,
+        inbox: Inbox,
+        intake: Intake,
+        node: str,
+        box: Outbox,
+        chosen: Callable[[], bool] | None = None,
     ) -> None:
+        """`chosen` returns whether this node is the one that reads, if the nodes agree on that
+        without the lease; a commit that accepts rows checks the lease in any case."""
         self._store = store
         self._schedule = schedule
         self._inbox = inbox
@@ -107,7 +117,10 @@ class Drainer:
         """Accepted rows whose deletion is not confirmed."""
         self._full: dict[str, int] = {}
         """Full queues, and when their rows are read again."""
-        self._last_ns = store.clock.elapsed_ns()
+        self._last_ns = store.clock.elapsed_ns() - int(limits.OUTBOX_BUSY_S * 1e9)
+        self._chosen = chosen
+        # A lease keeps other nodes from reading. Without them, it is taken when there are rows.
+        self._lazy = chosen is not None or not store.engine.shared
         self._alarmed = False
         self._task: asyncio.Task[None] | None = None
 
@@ -169,9 +182,16 @@ class Drainer:
 
     async def _turn(self) -> float:
         """Accept the next rows; returns the pause until the next turn."""
+        if self._chosen is not None and not self._chosen():
+            if self._until_ms:
+                self._until_ms = 0
+                await self._store.run(self._release)
+            return self._box.idle_poll_s
         now_ms = self._store.clock.now_ms()
         lease_ms = self._box.lease_ms
         if self._until_ms - now_ms < lease_ms * 2 // 3:
+            if self._lazy and not await self._box.source.read((), 1):
+                return self._rest_s()
             until_ms = await self._store.run(self._take)
             if until_ms is not None:
                 return min(max(until_ms - now_ms, 1) / 1000, lease_ms / 3000)
@@ -181,11 +201,14 @@ class Drainer:
         self._full = {queue: at for queue, at in self._full.items() if at > now_ns}
         rows = await self._box.source.read(list(self._full), limits.OUTBOX_ROWS)
         if not rows:
-            busy = now_ns - self._last_ns < limits.OUTBOX_BUSY_S * 1e9
-            return self._box.poll_s if busy else self._box.idle_poll_s
+            return self._rest_s()
         self._last_ns = now_ns
         progress = await self._accept_all(rows)
         return 0 if progress else self._box.poll_s
+
+    def _rest_s(self) -> float:
+        busy = self._store.clock.elapsed_ns() - self._last_ns < limits.OUTBOX_BUSY_S * 1e9
+        return self._box.poll_s if busy else self._box.idle_poll_s
 
     async def _accept_all(self, rows: Sequence[Row]) -> bool:
         """Accept rows in a few commits and delete them; returns whether any was."""

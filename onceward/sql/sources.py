@@ -10,6 +10,7 @@ from typing import Any, Final, Protocol, TypeVar, runtime_checkable
 from urllib.parse import unquote, urlsplit
 
 from onceward import limits
+from onceward.engine.base import Engine
 from onceward.errors import BadInput, Unavailable
 from onceward.extras import missing
 from onceward.redaction import redact, redact_url
@@ -251,6 +252,17 @@ class PostgresSource:
             await connection.add_listener("onceward_outbox", partial(_wake, self._woken))
             self._woken()  # for messages before the listener
         return connection
+
+
+class OwnSource(PostgresSource):
+    """The outbox in Onceward's own database, used over the connections of its engine."""
+
+    def __init__(self, engine: Engine) -> None:
+        super().__init__(engine.outbox_url, schema="onceward")
+        self._engine = engine
+
+    async def _run(self, method: str, *arguments: Any) -> Any:
+        return await self._engine.ask_sql(*arguments)
 
 
 def _wake(woken: Callable[[], None], *notification: Any) -> None:

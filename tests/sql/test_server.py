@@ -9,8 +9,9 @@ import pytest
 from onceward.app import App
 from onceward.errors import BadInput
 from onceward.sql.records import drain_key
+from onceward.sql.server import Outbox
 from onceward.work.job import Job
-from tests.schedule.cluster import virtual
+from tests.schedule.cluster import TestEngine, virtual
 from tests.sql.table import Reader, Table, lost
 from tests.work.apps import Apps, no_tasks_left
 
@@ -277,3 +278,112 @@ def test_an_outbox_is_declared_once() -> None:
     app.sql_outbox("sqlite:///shop.db")
     with pytest.raises(BadInput, match=r"shop.db' is already declared"):
         app.sql_outbox("sqlite:///shop.db")
+
+
+def drain_commits(apps: Apps, name: str) -> int:
+    """How many commits have written the record of an outbox."""
+    return len(apps.commits_of(drain_key(name), internal=True))
+
+
+@virtual
+async def test_a_database_of_one_node_takes_the_lease_only_for_rows() -> None:
+    apps, table, runs = Apps(shared=False), Table(), list[Any]()
+    app = apps.make()
+    declare(app, Reader(table), runs)
+    async with app:
+        await apps.sleep(60)
+        assert drain_commits(apps, "table") == 0
+        table.add("q", 1)
+        await table.emptied.wait()
+        before = drain_commits(apps, "table")
+        assert before == 2, "the lease, and the row"
+        await apps.sleep(60)
+        assert drain_commits(apps, "table") == before
+    assert runs == [1]
+
+
+@virtual
+async def test_the_own_outbox_is_read_by_one_node_without_commits(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    apps, table, runs = Apps(shared=True), Table(), list[Any]()
+    readers = [Reader(table) for _ in range(3)]
+    waiting = iter(readers)
+    monkeypatch.setattr(TestEngine, "outbox_url", "postgresql://own")
+    monkeypatch.setattr(
+        "onceward.running.own_outbox",
+        lambda engine: Outbox("own", next(waiting), asyncio.Event(), 0.02, 0.25),
+    )
+    nodes, processes = [apps.make() for _ in readers], []
+    for app in nodes:
+
+        @app.handler("q")
+        async def work(job: Job) -> None:
+            runs.append(job.body)
+
+        processes.append(await apps.start(app))
+    for count in range(3):
+        await apps.sleep(30)  # rows make it poll faster for a while
+        for reader in readers:
+            reader.reads = 0
+        before = drain_commits(apps, "own")
+        await apps.sleep(30)
+        [at] = [number for number, reader in enumerate(readers) if reader.reads]
+        assert 100 < readers[at].reads < 130
+        assert drain_commits(apps, "own") == before
+        table.add("q", count)
+        await table.emptied.wait()
+        while len(runs) <= count:
+            await apps.sleep(0.1)
+        processes[at].kill()
+        if count < 2:
+            table.add("q", "after")
+            begun = apps.loop.time()
+            await table.emptied.wait()
+            assert apps.loop.time() - begun < 15
+            while "after" not in runs:
+                await apps.sleep(0.1)
+            runs.remove("after")
+    assert runs == [0, 1, 2]
+
+
+@virtual
+async def test_a_paused_reader_of_the_own_outbox_accepts_nothing_later(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    apps, table, runs = Apps(shared=True), Table(), list[Any]()
+    paused, reader = Reader(table), Reader(table)
+    waiting = iter([paused, reader])
+    monkeypatch.setattr(TestEngine, "outbox_url", "postgresql://own")
+    monkeypatch.setattr(
+        "onceward.running.own_outbox",
+        lambda engine: Outbox("own", next(waiting), asyncio.Event(), 0.02, 0.25),
+    )
+    nodes = [apps.make(), apps.make()]
+    for app in nodes:
+
+        @app.handler("q", key_retention_s=0.001, job_retention_s=0.001)
+        async def work(job: Job) -> None:
+            runs.append(job.body)
+
+    process = await apps.start(nodes[0])
+    while not paused.reads:
+        await apps.sleep(0.1)
+    read = paused.read
+
+    async def read_and_pause(without: Any, limit: int) -> Any:
+        rows = await read(without, limit)
+        if rows and limit > 1:
+            process.pause()
+        await apps.sleep(0)
+        return rows
+
+    paused.read = read_and_pause  # type: ignore[method-assign]
+    table.add("q", 1)
+    async with nodes[1]:
+        await table.emptied.wait()
+        await apps.sleep(60)  # the key has expired
+        process.resume()
+        await apps.sleep(60)
+        assert runs == [1]
+        process.kill()

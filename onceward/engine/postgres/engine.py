@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
-from typing import Self
+from typing import Any, Self
 
 from onceward import forks, limits
 from onceward.engine.base import (
@@ -183,6 +183,10 @@ class PostgresEngine(Engine):
     async def session(self) -> Session:
         self._must_be_open()
         return await PostgresSession.begin(self._sessions, self._commits)
+
+    async def ask_sql(self, statement: str, *arguments: object) -> Sequence[Any]:
+        self._must_be_open()
+        return await self._reads.ask(statement, *arguments)
 
     async def _check(
         self,

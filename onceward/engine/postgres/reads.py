@@ -97,7 +97,7 @@ class Reads:
                 [stored_partition(partition) for partition, _ in places],
                 [sort for _, sort in places],
             )
-            rows = await self._ask(self._get, separator, *texts)
+            rows = await self.ask(self._get, separator, *texts)
             found = {row[0]: row for row in rows}
             answers = [[_record(key, found.get(places[key])) for key in g.keys] for g in gets]
         except Exception as error:  # every caller must get a result
@@ -118,24 +118,24 @@ class Reads:
         _admit(partition, start + (end or ""))
         query = self._scans[end is not None, reverse]
         bounds = () if end is None else (end,)
-        rows = await self._ask(query, stored_partition(partition), start, now_ms, limit, *bounds)
+        rows = await self.ask(query, stored_partition(partition), start, now_ms, limit, *bounds)
         return [
             Record((partition, sort), value.encode(), version, expires_at_ms)
             for sort, value, version, expires_at_ms in rows
         ]
 
     async def sweep(self, now_ms: int, limit: int) -> int:
-        [(swept,)] = await self._ask(self._sweep, now_ms, limit)
+        [(swept,)] = await self.ask(self._sweep, now_ms, limit)
         return int(swept)
 
     async def now(self, *arguments: object) -> Sequence[Any]:
         """The server's clock and the incarnation of the database; `arguments` are those of
         `FIND`."""
-        [row] = await self._ask(self._now, *arguments)
+        [row] = await self.ask(self._now, *arguments)
         return tuple(row)
 
-    async def _ask(self, query: str, *arguments: object) -> Sequence[Any]:
-        """Run a read, and retry it once if the connection was lost.
+    async def ask(self, query: str, *arguments: object) -> Sequence[Any]:
+        """Run a statement, and retry it once if the connection was lost.
 
         Raises `Unavailable`, or `BadInput` for values that the server rejects.
         """
