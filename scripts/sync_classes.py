@@ -123,7 +123,7 @@ FILES: dict[str, tuple[Source, ...]] = {
         Source(
             "onceward.app",
             "App",
-            without=("start", "stop", "work", "meters", "alarms"),
+            without=("start", "stop", "work", "work_until_signal", "meters", "alarms"),
             opened=_APP,
             attributes={
                 "name": "str",

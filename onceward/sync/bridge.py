@@ -37,18 +37,22 @@ _NOT_IN_LOOP = (
 
 
 class Background:
-    """The event loop of this process, its thread, and the threads for functions of callers."""
+    """The event loop of this process, its thread, and the threads for functions of callers.
 
-    def __init__(self) -> None:
-        self.loop = asyncio.new_event_loop()
+    Or the event loop of a program, which runs it in a thread of its own.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop | None = None) -> None:
+        self.loop = loop or asyncio.new_event_loop()
         self.inherited = False
         """Whether this process is a fork: the thread of the loop does not exist in it."""
         self.closers: dict[int, Callable[[], Awaitable[None]]] = {}
         """Closes what is open, by the id of its portal."""
         self.functions = ThreadPoolExecutor(_THREADS_MAX, "onceward-sync")
         self._hooks: SimpleQueue[Callable[[], object] | None] = SimpleQueue()
-        self.thread = threading.Thread(target=self._run, name="onceward-loop", daemon=True)
-        self.thread.start()
+        self._thread = threading.Thread(target=self._run, name="onceward-loop", daemon=True)
+        if loop is None:
+            self._thread.start()
         threading.Thread(target=self._run_hooks, name="onceward-hooks", daemon=True).start()
         forks.watch(self)
 
@@ -93,7 +97,7 @@ class Background:
             except Exception:
                 _log.exception("closing failed at the end of the process")
         self.loop.call_soon_threadsafe(self.loop.stop)
-        self.thread.join()
+        self._thread.join()
         self._hooks.put(None)
 
 
@@ -223,26 +227,40 @@ class Portal:
     """Calls of one application or client into the event loop.
 
     It belongs to the process that made it. One that `renews` can be used in forked processes.
+    `loop` returns the event loop of a program, in place of the one in the background.
     """
 
-    def __init__(self, *, renews: bool = False) -> None:
+    def __init__(
+        self,
+        *,
+        renews: bool = False,
+        loop: Callable[[], asyncio.AbstractEventLoop] | None = None,
+    ) -> None:
         self._renews = renews
+        self._loop_of = loop
+        self._forked = False
+        if loop is not None:
+            forks.watch(self)
         self._closer: Callable[[], Awaitable[None]] | None = None
         self._background: Background | None = None
 
     @property
     def inherited(self) -> bool:
         """Whether it belongs to the parent of this process."""
-        return self._background is not None and self._background.inherited
+        return self._forked or (self._background is not None and self._background.inherited)
+
+    def forked(self) -> None:
+        self._forked = True
 
     def _open(self) -> Background:
         if self._background is None or (self.inherited and self._renews):
-            self._background = background()
+            own = self._loop_of
+            self._background = background() if own is None else Background(own())
             if self._closer is not None:
                 self._background.closers[id(self)] = self._closer
         elif self.inherited:
             raise forks.forked_error("this object")
-        if threading.current_thread() is self._background.thread:
+        if asyncio._get_running_loop() is self._background.loop:
             raise BadInput(_NOT_IN_LOOP)
         return self._background
 
@@ -484,6 +502,16 @@ class Root(Facade[A]):
     def portal(self) -> Portal:
         """Its calls into the event loop of this process."""
         return self._portal
+
+    def run_by(
+        self,
+        loop: Callable[[], asyncio.AbstractEventLoop],
+        again: Callable[[], Awaitable[Any]],
+        close: Callable[[], Awaitable[None]],
+    ) -> None:
+        """Use the event loop of a program that opens and closes it. A forked process opens it with
+        `again`, on first use."""
+        self._bridge, self._again, self._closer = Portal(loop=loop), again, close
 
     def _open(
         self,

@@ -1,6 +1,8 @@
 """Loading of the application in a setting or command line argument."""
 
+import asyncio
 from collections.abc import Iterable
+from functools import partial
 from importlib import import_module
 from typing import Any
 
@@ -9,6 +11,7 @@ from onceward.engine import LOADING_FOR
 from onceward.errors import BadInput, OncewardError
 from onceward.maintenance.key_source import FILE_VARIABLE, VARIABLE, given_keys
 from onceward.server_key import parse_keys
+from onceward.sync.bridge import Root
 from onceward.web.settings import Setting, Settings, option_of
 
 
@@ -53,7 +56,8 @@ def server_keys_of(settings: Settings) -> list[str]:
 
 
 def load_app(path: str) -> App:
-    """Import the application `module:name`. Raises `bad_settings`."""
+    """Import the application `module:name`. Synchronous calls of an `onceward.sync.App` use the
+    event loop in which it is started. Raises `bad_settings`."""
     module, _, name = path.partition(":")
     try:
         found: Any = getattr(import_module(module), name or "app")
@@ -61,14 +65,18 @@ def load_app(path: str) -> App:
         raise OncewardError(
             f"cannot load {path!r}: {error}. Use module:name, as in shop:app", code="bad_settings"
         ) from error
-    if isinstance(getattr(found, "_target", None), App):
+    app: Any = found._target if isinstance(found, Root) else found
+    if not isinstance(app, App):
         raise OncewardError(
-            f"{path!r} is an onceward.sync.App, which runs in its own program (`app.work()`); "
-            "declare an onceward.App, whose handlers can be plain functions as well",
+            f"{path!r} is not an onceward.App or onceward.sync.App; write MODULE:NAME of one",
             code="bad_settings",
         )
-    if not isinstance(found, App):
-        raise OncewardError(
-            f"{path!r} is not an onceward.App; write MODULE:NAME of one", code="bad_settings"
-        )
-    return found
+    if isinstance(found, Root):
+        found.run_by(partial(_loop_of, app), partial(app.start, work=False), app.stop)
+    return app
+
+
+def _loop_of(app: App) -> asyncio.AbstractEventLoop:
+    """The event loop of a running application. Raises `Unavailable` before its start."""
+    assert app.node.task is not None
+    return app.node.task.get_loop()

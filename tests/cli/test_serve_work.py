@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from onceward.app import App
+from onceward.sync import App as SyncApp
 from tests.server_process import ONCEWARD, environment
 
 SHOP = """
@@ -23,7 +24,7 @@ async def order(job):
 
 def start(folder: Path, *arguments: str) -> "subprocess.Popen[str]":
     return subprocess.Popen(
-        [*ONCEWARD, "work", *arguments],
+        [*ONCEWARD, *arguments],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -37,7 +38,7 @@ async def test_handlers_run_until_a_signal(tmp_path: Path, number: signal.Signal
     (tmp_path / "shop.py").write_text(SHOP)
     async with App(f"sqlite:///{tmp_path / 'shop.db'}") as app:
         receipt = await app.send("orders", {"item": "lamp"}, key="order-1")
-    with start(tmp_path, "shop:app") as process:
+    with start(tmp_path, "work", "shop:app") as process:
         assert process.stderr is not None
         assert process.stdout is not None
         said = process.stderr.readline()
@@ -56,14 +57,14 @@ async def test_handlers_run_until_a_signal(tmp_path: Path, number: signal.Signal
         ("nowhere:app", "cannot load 'nowhere:app': No module named 'nowhere'"),
         ("shop:till", "cannot load 'shop:till': "),
         ("shop:onceward", "'shop:onceward' is not an onceward.App"),
-        ("shop:plain", "'shop:plain' is an onceward.sync.App, which runs in its own program"),
+        ("shop:client", "'shop:client' is not an onceward.App or onceward.sync.App; write MODULE"),
         (":app", "cannot load ':app': "),
     ],
 )
 def test_an_application_that_is_not_there_is_one_line(tmp_path: Path, path: str, says: str) -> None:
-    plain = 'from onceward.sync import App\n\nplain = App("memory://")\n'
-    (tmp_path / "shop.py").write_text(SHOP + plain)
-    with start(tmp_path, path) as process:
+    client = 'from onceward.sync import Client\n\nclient = Client("http://127.0.0.1:9")\n'
+    (tmp_path / "shop.py").write_text(SHOP + client)
+    with start(tmp_path, "work", path) as process:
         out, err = process.communicate(timeout=50)
     assert (out, process.returncode) == ("", 78)
     assert err.startswith(f"onceward: {says}")
@@ -71,14 +72,74 @@ def test_an_application_that_is_not_there_is_one_line(tmp_path: Path, path: str,
     assert err.count("\n") == 1
 
 
+# Plain handlers use the application from their threads; one on the event loop cannot.
+PLAIN = """
+from onceward.sync import App
+
+app = App("sqlite:///shop.db")
+
+
+@app.handler("orders")
+def order(job):
+    with app.locks.hold("stock", wait_s=20) as lock:
+        number = app.run(lambda tx: count(tx, lock))
+    receipt = app.send("mails", {"number": number}, key=job.id)
+    print(app.result(receipt.id), flush=True)
+    return number
+
+
+def count(tx, lock):
+    lock.guard(tx)
+    number = (tx.get(("count", "orders"), int) or 0) + 1
+    tx.put(("count", "orders"), number)
+    return number
+
+
+@app.handler("mails")
+async def mail(job):
+    try:
+        app.job(job.id)
+    except Exception as error:
+        return f"mail {job.body['number']}: {error}"
+"""
+
+
+@pytest.mark.parametrize("command", ["work", "serve --port 0", "dev --port 0"])
+def test_every_command_runs_an_application_of_synchronous_code(
+    tmp_path: Path, command: str
+) -> None:
+    (tmp_path / "shop.py").write_text(PLAIN)
+    app = SyncApp(f"sqlite:///{tmp_path / 'shop.db'}")
+    with app:
+        receipts = [app.send("orders", {}) for _ in range(3)]
+    name, *options = command.split()
+    options += ["--app", "shop:app"] if name == "serve" else ["shop:app"]
+    with start(tmp_path, name, *options) as process:
+        try:
+            assert process.stdout is not None
+            mails: list[str] = []
+            while len(mails) < 3:
+                line = process.stdout.readline()
+                assert line, "the process has ended"
+                mails += [line] if line.startswith("mail ") else []
+            process.terminate()
+            assert process.wait(timeout=50) == 0
+        finally:
+            process.kill()
+    assert sorted(one[:6] for one in mails) == ["mail 1", "mail 2", "mail 3"]
+    assert all("this is the thread of the event loop" in one for one in mails)
+    with app:
+        assert sorted(app.result(one.id, int) for one in receipts) == [1, 2, 3]
+
+
 async def test_a_database_that_another_process_owns_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "shop.py").write_text(SHOP)
     async with App(f"sqlite:///{tmp_path / 'shop.db'}") as app:
         await app.send("orders", {"item": "lamp"}, key="order-1")
-    with start(tmp_path, "shop") as first:
+    with start(tmp_path, "work", "shop") as first:
         assert first.stdout is not None
         assert first.stdout.readline() == "sold a lamp\n"
-        with start(tmp_path, "shop") as second:
+        with start(tmp_path, "work", "shop") as second:
             _, err = second.communicate(timeout=50)
         first.terminate()
         first.communicate(timeout=50)

@@ -324,3 +324,52 @@ def test_preloaded_workers_on_a_sqlite_file_are_refused(tmp_path: Path) -> None:
     with App(url) as app:  # the file is intact
         assert not app.send("orders", "7", key="7").duplicate
     assert os.path.getsize(tmp_path / "shop.db") > 0
+
+
+# A handler of `onceward work` that forks a process, which uses the application.
+FORKING = """
+import multiprocessing, os
+import onceward
+from onceward.sync import App
+
+app = App(os.environ["SHOP"])
+
+@app.handler("numbers")
+def double(job):
+    child = multiprocessing.get_context("fork").Process(target=send, args=(job.body,))
+    child.start()
+    child.join()
+    print("child", child.exitcode, app.job(job.id).state, flush=True)
+
+def send(number):
+    try:
+        print("sent", app.send("results", number, key="result").state, flush=True)
+    except onceward.OncewardError as error:
+        print(error.code, flush=True)
+"""
+
+
+@pytest.mark.parametrize("engine", ["postgresql", "sqlite"])
+def test_a_process_forked_by_a_handler_uses_what_the_database_allows(
+    tmp_path: Path, url: str, engine: str
+) -> None:
+    (tmp_path / "shop.py").write_text(FORKING)
+    url = url if engine == "postgresql" else f"sqlite:///{tmp_path}/shop.db"
+    with App(url) as app:
+        app.send("numbers", 1)
+    with subprocess.Popen(
+        [sys.executable, *QUIET, "-m", "onceward", "work", "shop:app"],
+        cwd=tmp_path,
+        env={**environment(), "SHOP": url},
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        try:
+            assert process.stdout is not None
+            said = [process.stdout.readline() for _ in range(2)]
+            process.terminate()
+            assert process.wait(60) == 0
+        finally:
+            process.kill()
+    first = "sent queued\n" if engine == "postgresql" else "forked\n"
+    assert said == [first, "child 0 running\n"]

@@ -229,15 +229,6 @@ class App(Root[AsyncApp]):
         Raises `BadInput`."""
         return self._target.limit_work(queues, concurrency=concurrency, drain_s=drain_s)
 
-    def work_until_signal(
-        self,
-        announce: Callable[[], None] = lambda: None,
-        draining: Callable[[], None] = lambda: None,
-    ) -> None:
-        """Like `work`, in the running event loop. `draining` is called at the signal, before
-        running handlers finish."""
-        return self._portal.run(self._target.work_until_signal(announce, draining))
-
     def confirm_clock(self) -> int:
         """Accept a clock that is far ahead of the last commit (alarm `clock_ahead`): overdue timers
         fire, and expired records are removed. Returns the step in ms. Idempotent."""
