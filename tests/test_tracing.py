@@ -45,8 +45,8 @@ class Receiver:
         ports = (443, 8443)
         return Outward(ports=ports, sender=lambda guard: self)  # type: ignore[arg-type, return-value]
 
-    async def post(
-        self, url: str, headers: Mapping[str, str], body: bytes, **timeouts: float
+    async def send(
+        self, url: str, headers: Mapping[str, str], body: bytes, **options: Any
     ) -> Answer:
         self.headers.append(dict(headers))
         answer = self._answers.pop(0)

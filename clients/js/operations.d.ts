@@ -164,6 +164,16 @@ export interface CreatedTimer {
   zone?: string | null;
   /** `all`, `last` or `none`. */
   catchUp?: string;
+  /** The end of a recurring timer, as in RFC 3339. */
+  until?: string | null;
+  /** The number of firings after which it ends. */
+  times?: number | null;
+  /** `allow`, `skip` or `queue`. */
+  overlap?: string;
+  /** How many times it has skipped because the previous firing was unfinished. */
+  skipped?: number;
+  method?: string;
+  onFailure?: FailureTargetView | null;
   /** The next times of a recurring timer. */
   next?: string[];
   /** Its last firing. */
@@ -282,6 +292,26 @@ export interface FailedJobs {
   jobs: Job[];
   /** Where the next page starts; null on the last page. */
   next: string | null;
+}
+
+/** The receiver of a message about a call that has failed permanently: one of the members. */
+export interface FailureTargetInput {
+  /** The queue to send a job to. */
+  queue?: string | null;
+  /** The URL to call. */
+  url?: string | null;
+  /** The id of the endpoint to call. */
+  endpoint?: string | null;
+}
+
+/** The receiver of a message about a call that has failed permanently, as responses have it. */
+export interface FailureTargetView {
+  /** The queue to send a job to. */
+  queue?: string | null;
+  /** The URL to call. */
+  url?: string | null;
+  /** The id of the endpoint to call. */
+  endpoint?: string | null;
 }
 
 /** The last firing of a timer. */
@@ -720,6 +750,8 @@ export interface MessageVerdict {
   rejected?: RejectedMessage | null;
 }
 
+export type Method = "POST" | "PUT" | "PATCH" | "DELETE" | "GET";
+
 /** The outcome of a game. */
 export interface Outcome {
   /** The seats that won; empty: a draw. */
@@ -730,6 +762,8 @@ export interface Outcome {
    */
   why: string;
 }
+
+export type Overlap = "allow" | "skip" | "queue";
 
 /** A server at a glance. */
 export interface Overview {
@@ -1314,6 +1348,16 @@ export interface Timer {
   zone?: string | null;
   /** `all`, `last` or `none`. */
   catchUp?: string;
+  /** The end of a recurring timer, as in RFC 3339. */
+  until?: string | null;
+  /** The number of firings after which it ends. */
+  times?: number | null;
+  /** `allow`, `skip` or `queue`. */
+  overlap?: string;
+  /** How many times it has skipped because the previous firing was unfinished. */
+  skipped?: number;
+  method?: string;
+  onFailure?: FailureTargetView | null;
   /** The next times of a recurring timer. */
   next?: string[];
   /** Its last firing. */
@@ -1354,7 +1398,7 @@ export interface TimerPage {
   next: string | null;
 }
 
-export type TimerState = "active" | "suspended" | "firing" | "success" | "failed" | "skipped" | "cancelled" | "ended";
+export type TimerState = "active" | "paused" | "suspended" | "firing" | "success" | "failed" | "skipped" | "cancelled" | "ended";
 
 /** The activity since the process started, and the current state. */
 export interface Totals {
@@ -1864,6 +1908,19 @@ export interface TimersCreateOptions extends CallOptions {
   zone?: string | null;
   /** Which of the times to catch up on that passed while no server ran. [all] */
   catchUp?: CatchUp;
+  /** The end of a recurring timer: milliseconds since 1970, or a text as in RFC 3339. */
+  until?: number | string | Date | null;
+  /** The number of firings after which a recurring timer ends. */
+  times?: number | null;
+  /**
+   * What happens at a time when the previous firing is unfinished: fire, skip it, or queue.
+   * [allow]
+   */
+  overlap?: Overlap;
+  /** The HTTP method of the call; a GET request has no body. [POST] */
+  method?: Method;
+  /** Where to report a call that has failed permanently: `queue`, `url` or `endpoint`. */
+  onFailure?: FailureTargetInput | null;
   /** Headers to send with the call. */
   headers?: Record<string, string>;
   /** The body of the call or job: any JSON value. */
@@ -1895,6 +1952,14 @@ export interface TimersListOptions extends CallOptions {
   prefix?: string;
   /** The state of the timers; by default, any. */
   state?: TimerState | "";
+  /** The endpoint that they call. */
+  endpoint?: string;
+  /** The queue that they send to. */
+  queue?: string;
+  /** The earliest due time, in milliseconds since 1970. */
+  dueFrom?: number;
+  /** The latest due time, in milliseconds since 1970. */
+  dueUntil?: number;
   /** Whether to list timers of the application itself. */
   app?: boolean;
   /** The cursor of the next page. */
@@ -1905,6 +1970,76 @@ export interface TimersListOptions extends CallOptions {
 
 /** Options of `timers.get`. */
 export interface TimersGetOptions extends CallOptions {
+  /** A timer of the application itself. */
+  app?: boolean;
+  /** A timer of another caller. */
+  caller?: string;
+}
+
+/** Options of `timers.update`. */
+export interface TimersUpdateOptions extends CallOptions {
+  /** The URL to call. */
+  url?: string | null;
+  /** The id of the endpoint to call. */
+  endpoint?: string | null;
+  /** The queue to send a job to. */
+  queue?: string | null;
+  /** The next time: milliseconds since 1970, or a text as in RFC 3339. */
+  at?: number | string | Date | null;
+  /** The delay from now. */
+  delayS?: number | null;
+  /** The interval of a recurring timer. */
+  everyS?: number | null;
+  /** A cron expression. */
+  cron?: string | null;
+  /** The time zone of the cron expression [UTC]. */
+  zone?: string | null;
+  /** Which of the times to catch up on that passed while no server ran. */
+  catchUp?: CatchUp | null;
+  /** The end of a recurring timer: milliseconds since 1970, or a text as in RFC 3339. */
+  until?: number | string | Date | null;
+  /** The number of firings after which a recurring timer ends. */
+  times?: number | null;
+  /** What happens at a time when the previous firing is unfinished: fire, skip it, or queue. */
+  overlap?: Overlap | null;
+  /** The HTTP method of the call. */
+  method?: Method | null;
+  /** Where to report a call that has failed permanently: `queue`, `url` or `endpoint`. */
+  onFailure?: FailureTargetInput | null;
+  /** Headers to send with the call, in place of the current ones. */
+  headers?: Record<string, string> | null;
+  /** The body of the call or job: any JSON value. */
+  body?: any;
+  /** Whether the timer's id is appended to the path of the URL. */
+  appendId?: boolean | null;
+  /** When a failed call is retried: `pauses_s`, `attemptsMax`, `timeout_s`. */
+  retry?: RetryPolicyInput | null;
+  /** The order key of its jobs. */
+  orderKey?: string | null;
+  /** The limit key of its jobs. */
+  limitKey?: string | null;
+  /** The priority of its jobs: 0 runs first. */
+  priority?: number | null;
+  /** The number of attempts after which a failure is final. 0: no limit. */
+  attemptsMax?: number | null;
+  /** The tags of its jobs, in place of the current ones. */
+  tags?: string[] | null;
+  /** A timer of the application itself. */
+  app?: boolean;
+  /** A timer of another caller. */
+  caller?: string;
+}
+
+/** Options of `timers.pause`. */
+export interface TimersPauseOptions extends CallOptions {
+  /** A timer of the application itself. */
+  app?: boolean;
+  /** A timer of another caller. */
+  caller?: string;
+}
+
+/** Options of `timers.resume`. */
+export interface TimersResumeOptions extends CallOptions {
   /** A timer of the application itself. */
   app?: boolean;
   /** A timer of another caller. */
@@ -2491,6 +2626,24 @@ export interface Operations {
      * @param id The id of the timer.
      */
     get(id: string, options?: TimersGetOptions): Promise<Timer>;
+    /**
+     * Change a timer.
+     *
+     * @param id The id of the timer.
+     */
+    update(id: string, options?: TimersUpdateOptions): Promise<Timer>;
+    /**
+     * Pause a timer until it is resumed.
+     *
+     * @param id The id of the timer.
+     */
+    pause(id: string, options?: TimersPauseOptions): Promise<Timer>;
+    /**
+     * Resume a paused timer with its next time.
+     *
+     * @param id The id of the timer.
+     */
+    resume(id: string, options?: TimersResumeOptions): Promise<Timer>;
     /**
      * Move a timer to another time.
      *

@@ -1,7 +1,7 @@
 """Operations on timers: webhook calls and jobs at a time, once or recurring."""
 
 from datetime import datetime
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
@@ -15,14 +15,34 @@ from onceward.job_options import OptionalOptions, RequestedOptions
 CatchUp = Literal["all", "last", "none"]
 """Of the times that were missed: each of them, the latest, or none."""
 TimerState = Literal[
-    "active", "suspended", "firing", "success", "failed", "skipped", "cancelled", "ended"
+    "active", "paused", "suspended", "firing", "success", "failed", "skipped", "cancelled", "ended"
 ]
+Overlap = Literal["allow", "skip", "queue"]
+"""What happens at a time when the previous firing is unfinished: fire, skip it, or wait."""
+Method = Literal["POST", "PUT", "PATCH", "DELETE", "GET"]
+METHODS = get_args(Method)
 Moment = Annotated[datetime, Meta(tz=True)]
 Whole = Annotated[int, Meta(ge=0)]
+FiringCount = Annotated[int, Meta(ge=1)]
+
+
+class FailureTargetView(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The receiver of a message about a call that has failed permanently, as responses have it."""
+
+    queue: str | None = None
+    """The queue to send a job to."""
+    url: str | None = None
+    """The URL to call."""
+    endpoint: str | None = None
+    """The id of the endpoint to call."""
+
+
+class FailureTarget(FailureTargetView, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """The receiver of a message about a call that has failed permanently: one of the members."""
 
 
 class CreateTimer(RequestedOptions, frozen=True):
-    """A new timer: a POST to a URL or an endpoint, or a job in a queue.
+    """A new timer: a call of a URL or an endpoint, or a job in a queue.
 
     It fires at a time or after a delay, once or repeatedly. The options of jobs are for timers with
     a queue, except `attempts_max`.
@@ -50,6 +70,16 @@ class CreateTimer(RequestedOptions, frozen=True):
     """The time zone of the cron expression [UTC]."""
     catch_up: CatchUp = "all"
     """Which of the times to catch up on that passed while no server ran."""
+    until: Milliseconds | Moment | None = None
+    """The end of a recurring timer: milliseconds since 1970, or a text as in RFC 3339."""
+    times: FiringCount | None = None
+    """The number of firings after which a recurring timer ends."""
+    overlap: Overlap = "allow"
+    """What happens at a time when the previous firing is unfinished: fire, skip it, or queue."""
+    method: Method = "POST"
+    """The HTTP method of the call; a GET request has no body."""
+    on_failure: FailureTarget | None = None
+    """Where to report a call that has failed permanently: `queue`, `url` or `endpoint`."""
     headers: dict[str, str] = msgspec.field(default_factory=dict)
     """Headers to send with the call."""
     body: Any = None
@@ -66,6 +96,7 @@ class CreateTimer(RequestedOptions, frozen=True):
     left_ms: Ignored = None
     created_ms: Ignored = None
     fired: Ignored = None
+    skipped: Ignored = None
     next: Ignored = None
     last: Ignored = None
     duplicate: Ignored = None
@@ -136,6 +167,16 @@ class Timer(OptionalOptions, frozen=True):
     zone: str | None = None
     catch_up: str = "all"
     """`all`, `last` or `none`."""
+    until: str | None = None
+    """The end of a recurring timer, as in RFC 3339."""
+    times: int | None = None
+    """The number of firings after which it ends."""
+    overlap: str = "allow"
+    """`allow`, `skip` or `queue`."""
+    skipped: int = 0
+    """How many times it has skipped because the previous firing was unfinished."""
+    method: str = "POST"
+    on_failure: FailureTargetView | None = None
     next: list[str] = msgspec.field(default_factory=list)
     """The next times of a recurring timer."""
     last: Firing | None = None
@@ -160,6 +201,61 @@ class MoveTimer(Body):
     """The delay from now."""
 
 
+class UpdateTimer(Body):
+    """Changes to a timer; members that are not given stay, and null means the default.
+
+    A `url`, an `endpoint` or a `queue` replaces the other two. `every_ms` replaces `cron`, and the
+    reverse. The due time stays unless a time, a delay or the repetition is given.
+    """
+
+    url: str | UnsetType | None = UNSET
+    """The URL to call."""
+    endpoint: str | UnsetType | None = UNSET
+    """The id of the endpoint to call."""
+    queue: str | UnsetType | None = UNSET
+    """The queue to send a job to."""
+    at: Milliseconds | Moment | UnsetType | None = UNSET
+    """The next time: milliseconds since 1970, or a text as in RFC 3339."""
+    delay_ms: Milliseconds | UnsetType | None = UNSET
+    """The delay from now."""
+    every_ms: Milliseconds | UnsetType | None = UNSET
+    """The interval of a recurring timer."""
+    cron: str | UnsetType | None = UNSET
+    """A cron expression."""
+    zone: str | UnsetType | None = UNSET
+    """The time zone of the cron expression [UTC]."""
+    catch_up: CatchUp | UnsetType | None = UNSET
+    """Which of the times to catch up on that passed while no server ran."""
+    until: Milliseconds | Moment | UnsetType | None = UNSET
+    """The end of a recurring timer: milliseconds since 1970, or a text as in RFC 3339."""
+    times: FiringCount | UnsetType | None = UNSET
+    """The number of firings after which a recurring timer ends."""
+    overlap: Overlap | UnsetType | None = UNSET
+    """What happens at a time when the previous firing is unfinished: fire, skip it, or queue."""
+    method: Method | UnsetType | None = UNSET
+    """The HTTP method of the call."""
+    on_failure: FailureTarget | UnsetType | None = UNSET
+    """Where to report a call that has failed permanently: `queue`, `url` or `endpoint`."""
+    headers: dict[str, str] | UnsetType | None = UNSET
+    """Headers to send with the call, in place of the current ones."""
+    body: Any = UNSET
+    """The body of the call or job: any JSON value."""
+    append_id: bool | UnsetType | None = UNSET
+    """Whether the timer's id is appended to the path of the URL."""
+    retry: RetryPolicy | UnsetType | None = UNSET
+    """When a failed call is retried: `pauses_ms`, `attempts_max`, `timeout_ms`."""
+    order_key: str | UnsetType | None = UNSET
+    """The order key of its jobs."""
+    limit_key: str | UnsetType | None = UNSET
+    """The limit key of its jobs."""
+    priority: Annotated[int, Meta(ge=0, le=limits.PRIORITY_MAX)] | UnsetType | None = UNSET
+    """The priority of its jobs: 0 runs first."""
+    attempts_max: Whole | UnsetType | None = UNSET
+    """The number of attempts after which a failure is final. 0: no limit."""
+    tags: tuple[str, ...] | UnsetType | None = UNSET
+    """The tags of its jobs, in place of the current ones."""
+
+
 class WhoseTimer(Query):
     """Whose timer: by default, the caller's own."""
 
@@ -176,6 +272,14 @@ class FindTimers(Query):
     """The beginning of the ids."""
     state: TimerState | Literal[""] = ""
     """The state of the timers; by default, any."""
+    endpoint: str = ""
+    """The endpoint that they call."""
+    queue: str = ""
+    """The queue that they send to."""
+    due_from: Milliseconds | UnsetType = UNSET
+    """The earliest due time, in milliseconds since 1970."""
+    due_until: Milliseconds | UnsetType = UNSET
+    """The latest due time, in milliseconds since 1970."""
     app: bool = False
     """Whether to list timers of the application itself."""
     after: str = ""
@@ -297,10 +401,49 @@ GET = Operation(
     errors=_OWN,
 )
 
-MOVE = Operation(
-    name="timers.move",
+UPDATE = Operation(
+    name="timers.update",
     method="PATCH",
     path="/v1/timers/{id}",
+    summary="Change a timer",
+    scope=_SCOPE,
+    query=WhoseTimer,
+    body=UpdateTimer,
+    partial=True,
+    response=Timer,
+    errors=(
+        *_KNOWN,
+        *("bad_timer", "bad_url", "address_refused", "value_too_large", "no_such_endpoint"),
+    ),
+    done_errors=("already_ended",),
+)
+
+PAUSE = Operation(
+    name="timers.pause",
+    method="POST",
+    path="/v1/timers/{id}/pause",
+    summary="Pause a timer until it is resumed",
+    scope=_SCOPE,
+    query=WhoseTimer,
+    response=Timer,
+    errors=_KNOWN,
+)
+
+RESUME = Operation(
+    name="timers.resume",
+    method="POST",
+    path="/v1/timers/{id}/resume",
+    summary="Resume a paused timer with its next time",
+    scope=_SCOPE,
+    query=WhoseTimer,
+    response=Timer,
+    errors=_KNOWN,
+)
+
+MOVE = Operation(
+    name="timers.move",
+    method="POST",
+    path="/v1/timers/{id}/move",
     summary="Move a timer to another time",
     scope=_SCOPE,
     query=WhoseTimer,

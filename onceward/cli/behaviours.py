@@ -152,6 +152,7 @@ EXAMPLES = {
     "locks.acquire": "onceward locks acquire printer --lease-s 30 --wait-s 5",
     "timers.create": "onceward timers create --url https://example.com/hook --delay-s 60",
     "timers.move": "onceward timers move reminder-7 --delay-s 3600",
+    "timers.update": "onceward timers update report --cron '0 9 * * MON-FRI' --overlap skip",
     "endpoints.create": "onceward endpoints create https://example.com/hook --id shop",
     "endpoints.update": "onceward endpoints update shop --disabled",
     "endpoints.rotate": "onceward endpoints rotate shop",

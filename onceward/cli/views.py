@@ -366,9 +366,12 @@ def _show_created_timer(timer: CreatedTimer) -> None:
 
 
 def _timer_facts(timer: Timer) -> Iterable[tuple[str, str]]:
-    action = ("url", "endpoint", "queue", "body", "every_ms", "cron", "zone", "catch_up")
-    yield from facts(timer, "due", "left_ms", "fired", "last", *action)
+    action = ("url", "endpoint", "queue", "body", "every_ms", "cron", "zone", "catch_up", "method")
+    yield from facts(timer, "due", "left_ms", "fired", "last", "on_failure", *action)
     yield "action", _action(timer)
+    if timer.on_failure is not None:
+        report = timer.on_failure
+        yield "on failure", _target(report.queue, report.url, report.endpoint)
     yield "body", "" if timer.body is None else _json(timer.body)
     if timer.fired:
         yield "fired", _times(timer.fired)
@@ -385,13 +388,19 @@ def _timer_facts(timer: Timer) -> Iterable[tuple[str, str]]:
 
 def _action(timer: Timer) -> str:
     """What a timer does, and how often, on one line."""
-    target = timer.url or f"endpoint {timer.endpoint}"
-    text = f"call {target}" if timer.queue is None else f"send to {timer.queue}"
+    text = _target(timer.queue, timer.url, timer.endpoint, timer.method)
     if timer.every_ms is not None:
         text += f" every {shown_duration(timer.every_ms)}"
     if timer.cron is not None:
         text += f" at {timer.cron} ({timer.zone or 'UTC'})"
     return text
+
+
+def _target(queue: str | None, url: str | None, endpoint: str | None, method: str = "POST") -> str:
+    if queue is not None:
+        return f"send to {queue}"
+    call = "call" if method == "POST" else method
+    return f"{call} {url or f'endpoint {endpoint}'}"
 
 
 def _endpoint_facts(endpoint: Endpoint) -> Iterable[tuple[str, str]]:

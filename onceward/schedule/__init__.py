@@ -20,6 +20,7 @@ after a failed or lost attempt. It is `waiting` for children or an event at the 
 the end of its patience as the time. Callers see states, which `state_of` derives from stages.
 """
 
+from onceward.api.jobs import ENDED
 from onceward.api.queues import QueueSettings
 from onceward.quantities import is_whole, milliseconds
 from onceward.schedule.commit_sizes import (
@@ -75,6 +76,7 @@ __all__ = [
     "COMPLETE_ORDERED_WRITES",
     "COMPLETE_WRITES",
     "DEFAULT",
+    "ENDED",
     "EXPIRE_WRITES",
     "FAMILY_WRITES",
     "JOB_DUE",

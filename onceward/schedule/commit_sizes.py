@@ -7,7 +7,8 @@
 #   claims of a commit share the write for the rate;
 # - end an attempt: its entry in due, the lease, the job and its permit; the gate, and two jobs that
 #   pass it with their old and new entries; then place a retry, or read its steps, list the job as
-#   failed, send a job to the failure queue, and place the next job of its order key;
+#   failed, send a job to the failure queue and one about a webhook call, and place the next job of
+#   its order key;
 # - complete, usually: the entry in due, the job, its steps, its permit and its dedupe record; with
 #   an order key, also the next job of that key; a job with a parent, children or events, also its
 #   events, its entry as a child, and entries in due for its parent and itself.
@@ -20,4 +21,4 @@ _NEXT_WRITES = 3 + _PLACE_WRITES
 FAMILY_WRITES = 4
 COMPLETE_WRITES = 5
 COMPLETE_ORDERED_WRITES = COMPLETE_WRITES + _NEXT_WRITES
-EXPIRE_WRITES = 1 + 4 + (1 + 2 * 3) + 2 + _NOTICE_WRITES + FAMILY_WRITES + _NEXT_WRITES
+EXPIRE_WRITES = 1 + 4 + (1 + 2 * 3) + 2 + 2 * _NOTICE_WRITES + FAMILY_WRITES + _NEXT_WRITES

@@ -16,6 +16,7 @@ from onceward.keys import Key
 from onceward.reasons import reason_text
 from onceward.schedule.children import report, ring
 from onceward.schedule.damaged import recovered
+from onceward.schedule.failures import OnFailed, send_notice
 from onceward.schedule.quota import give_permit_back, take_permit
 from onceward.schedule.records import (
     JOB_DUE,
@@ -107,6 +108,7 @@ class Schedule:
         self.slots = slots
         self.settings = settings
         self._ids = ids
+        self.on_failed: dict[str, OnFailed] = {}
 
     async def send(
         self,
@@ -560,7 +562,9 @@ class Schedule:
             tx.add((failed_partition(job.queue), job.place), stage)
             promote = promote and not settings.failed_blocks
             if settings.failure_queue and settings.failure_queue != job.queue:
-                await self._notify(tx, id_, job, settings.failure_queue)
+                await send_notice(self.add, tx, id_, job, settings.failure_queue)
+            if job.queue in self.on_failed:
+                await self.on_failed[job.queue](tx, id_, job)
         else:
             expires_at_ms = _until(tx.now_ms, settings.job_retention_ms)
             if job.stepped:
@@ -586,11 +590,6 @@ class Schedule:
                 if next_job is not None:
                     await self._place(tx, next_id, next_job, new=next_job.attempt == 0)
                     tx.put(job_key(next_id), next_job)
-
-    async def _notify(self, tx: Transaction, id_: str, job: Job, queue: str) -> None:
-        """Send a job to the failure queue, in the same commit."""
-        body = {"id": id_, "queue": job.queue, "state": job.state, "reason": job.reason}
-        await self.add(tx, queue, {**body, "attempts": job.attempt}, trace=job.trace)
 
     async def _withdraw(self, tx: Transaction, id_: str, job: Job) -> None:
         """Remove a job's entry from its place in the schedule, or its lease."""

@@ -104,6 +104,7 @@ _ARGUMENTS: dict[str, dict[str, Any]] = {
     "timers.create": {"id": "reminder-7", "url": "https://example.com/hook", "delay_s": 3600},
     "timers.list": {"state": "active"},
     "timers.move": {"delay_s": 3600},
+    "timers.update": {"every_s": 60, "overlap": "skip"},
     "endpoints.create": {
         "url": "https://example.com/hook",
         "id": "shop",

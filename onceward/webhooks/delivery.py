@@ -48,6 +48,8 @@ if TYPE_CHECKING:
 
 # The maximum age of a cached endpoint that selects the host to wait for.
 _FRESH_NS = 1_000_000_000
+# Methods whose requests have no body by default.
+_BODILESS = ("GET", "DELETE")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -220,21 +222,25 @@ class Delivery:
         now_ms: int,
         timeout_s: float,
     ) -> Answer | OncewardError:
-        headers = {"content-type": "application/json"}
-        headers |= {name.lower(): value for name, value in given.items()}
-        body = _body(webhook, headers["content-type"])
+        headers = {name.lower(): value for name, value in given.items()}
+        method = webhook.call.method
+        body = b""
+        if method not in _BODILESS or webhook.call.body is not None:
+            headers = {"content-type": "application/json", **headers}
+            body = _body(webhook, headers["content-type"])
         headers["onceward-timer"] = quote(webhook.timer)
         secrets = endpoint.secrets_at(now_ms)
         headers |= signing.headers(secrets, job.id, now_ms // 1_000, body)
         url = _url(webhook, endpoint)
-        with tracing.calling("POST", url, job.attempt) as span:
+        with tracing.calling(method, url, job.attempt) as span:
             if span.trace is not None:
                 headers = {**span.trace.headers, **headers}
             try:
-                answer = await self._sender.post(
+                answer = await self._sender.send(
                     url,
                     headers,
                     body,
+                    method=method,
                     connect_s=min(self._outward.connect_s, timeout_s),
                     total_s=timeout_s,
                 )

@@ -35,6 +35,7 @@ DEFINED = {
     *("POST /v1/locks/renew", "POST /v1/locks/release"),
     *("POST /v1/timers", "GET /v1/timers", "GET /v1/timers/{id}", "PATCH /v1/timers/{id}"),
     *("DELETE /v1/timers/{id}", "POST /v1/timers/{id}/resend", "POST /timers", "GET /timers/{id}"),
+    *("POST /v1/timers/{id}/move", "POST /v1/timers/{id}/pause", "POST /v1/timers/{id}/resume"),
     "DELETE /timers/{id}",
     *("POST /v1/endpoints", "GET /v1/endpoints", "GET /v1/endpoints/{id}"),
     *("PUT /v1/endpoints/{id}", "PATCH /v1/endpoints/{id}", "DELETE /v1/endpoints/{id}"),

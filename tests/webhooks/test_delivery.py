@@ -10,6 +10,7 @@ from standardwebhooks.webhooks import Webhook
 
 from onceward import limits
 from onceward.api.retries import RetryPolicy
+from onceward.api.timers import METHODS
 from onceward.app import App
 from onceward.errors import AddressRefused, BadInput, Unreachable
 from onceward.server_key import ServerKeys
@@ -28,11 +29,14 @@ SECRET = "whsec_" + "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY="
 class Post:
     """One attempt, as the world saw it."""
 
-    def __init__(self, at_ms: int, url: str, headers: Mapping[str, str], body: bytes) -> None:
+    def __init__(
+        self, at_ms: int, url: str, headers: Mapping[str, str], body: bytes, method: str = "POST"
+    ) -> None:
         self.at_ms = at_ms
         self.url = url
         self.headers = dict(headers)
         self.body = body
+        self.method = method
         self.timeout_s = 0.0
 
     @property
@@ -55,10 +59,17 @@ class World:
     def outward(self, **options: Any) -> Outward:
         return Outward(sender=lambda guard: self, **options)  # type: ignore[arg-type, return-value]
 
-    async def post(
-        self, url: str, headers: Mapping[str, str], body: bytes, *, connect_s: float, total_s: float
+    async def send(
+        self,
+        url: str,
+        headers: Mapping[str, str],
+        body: bytes,
+        *,
+        method: str,
+        connect_s: float,
+        total_s: float,
     ) -> Answer:
-        post = Post(self.apps.clock.now_ms(), url, headers, body)
+        post = Post(self.apps.clock.now_ms(), url, headers, body, method)
         post.timeout_s = total_s
         self.posts.append(post)
         self.under_way += 1
@@ -219,7 +230,7 @@ async def test_a_timer_has_its_own_retry_policy_before_that_of_its_endpoint() ->
         assert len(world.posts) == 1
         with pytest.raises(BadInput, match="given twice"):
             await app.timers.set("t", url=URL, delay_s=0, attempts_max=1, retry={"attempts_max": 1})
-        with pytest.raises(BadInput, match="retry are only for timers that call"):
+        with pytest.raises(BadInput, match="on_failure are only for timers that call"):
             await app.timers.set("t", queue="q", delay_s=0, retry=own)
 
 
@@ -567,3 +578,46 @@ async def test_a_receiver_that_is_back_gets_calls_within_two_seconds() -> None:
         assert app.delivery.pause_of("", "", URL) is None
         fresh = [post for post in world.posts if post.headers["onceward-timer"] == "302"]
         assert len(fresh) == 1
+
+
+async def default_endpoint(app: App) -> endpoints.Endpoint:
+    return await app.store.run(lambda tx: endpoints.get(tx, endpoints.DEFAULT))
+
+
+@virtual
+async def test_a_call_has_the_method_of_its_timer_and_a_body_where_that_has_one() -> None:
+    apps = Apps(shared=False)
+    world = World(apps)
+    async with apps.make(outward=world.outward()) as app:
+        for method in METHODS:
+            await app.timers.set(method, url=URL, method=method, delay_s=0)
+        await app.timers.set("body", url=URL, method="DELETE", body=[1], delay_s=0)
+        await apps.sleep(1)
+        posts = {post.headers["onceward-timer"]: post for post in world.posts}
+        assert {post.method for post in world.posts} == set(METHODS)
+        for id_, post in posts.items():
+            bare = id_ in ("GET", "DELETE")
+            assert (post.body == b"", "content-type" not in post.headers) == (bare, bare)
+            signer = Webhook((await default_endpoint(app)).secrets[0].text)
+            at = datetime.fromtimestamp(int(post.headers["webhook-timestamp"]), UTC)
+            signed = signer.sign(post.id, at, post.body.decode())
+            assert post.headers["webhook-signature"] == signed
+        assert posts["body"].body == b"[1]"
+
+
+@virtual
+async def test_a_call_that_fails_for_good_is_reported_to_an_endpoint() -> None:
+    apps = Apps(shared=False)
+    world = World(apps)
+    world.behaviour[URL] = answering(503)
+    async with apps.make(outward=world.outward()) as app:
+        await app.store.run(lambda tx: endpoints.put(tx, "ops", f"{URL}/ops", SECRET))
+        retry, on_failure = {"pauses_s": [1]}, {"endpoint": "ops"}
+        await app.timers.set("t", url=URL, delay_s=0, retry=retry, on_failure=on_failure)
+        await apps.sleep(60)
+        [report] = world.of(f"{URL}/ops")
+        message = json.loads(report.body)
+        assert (message["type"], message["timer"], message["attempts"]) == ("call.failed", "t", 2)
+        assert message["id"] == world.of(URL)[0].id != report.id
+        with pytest.raises(BadInput, match="on_failure must have"):
+            await app.timers.set("u", url=URL, delay_s=0, on_failure={"mail": "ann"})

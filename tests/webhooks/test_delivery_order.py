@@ -4,12 +4,14 @@ from typing import Any
 
 import pytest
 
+from onceward import limits
 from onceward.schedule.claiming import CLAIMS_AT_ONCE
 from onceward.webhooks.answers import Answer
 from tests.schedule.cluster import virtual
 from tests.webhooks.test_delivery import URL, Post, World
 from tests.work.apps import Apps
 
+TOGETHER = limits.CLAIM_ROUNDS_MAX * CLAIMS_AT_ONCE
 OVERDUE = 600
 
 
@@ -29,7 +31,7 @@ async def posts_of(apps: Apps, world: World, **options: Any) -> list[Post]:
 
 
 @virtual
-@pytest.mark.parametrize(("takes_s", "apart"), [(0.2, 0), (0.0, 2 * CLAIMS_AT_ONCE)])
+@pytest.mark.parametrize(("takes_s", "apart"), [(0.2, 0), (0.0, TOGETHER)])
 async def test_overdue_calls_start_in_due_order(takes_s: float, apart: int) -> None:
     """Those that are claimed together may start at one moment, in any order."""
     apps = Apps(shared=False)

@@ -67,10 +67,13 @@ export const OPERATIONS = {
   "tables.close": ["POST", "/v1/tables/{id}/close", "", { opaque: "seats* lanes meta" }],
   "tables.leaders": ["GET", "/v1/ladders/{ladder}", "?limit ?rating ?user", { returns: "leaders" }],
   "tables.rating": ["GET", "/v1/ladders/{ladder}/{user}", "", { returns: "rating" }],
-  "timers.create": ["POST", "/v1/timers", "id key url endpoint queue at delayS everyS cron zone catchUp headers body appendId retry:RetryPolicy dueMs orderKey limitKey priority attemptsMax tags", { fills: "id", opaque: "headers body" }],
-  "timers.list": ["GET", "/v1/timers", "?prefix ?state ?app ?after ?limit", { pages: "timers after", opaque: "timers.headers timers.body" }],
+  "timers.create": ["POST", "/v1/timers", "id key url endpoint queue at delayS everyS cron zone catchUp until times overlap method onFailure:FailureTarget headers body appendId retry:RetryPolicy dueMs orderKey limitKey priority attemptsMax tags", { fills: "id", opaque: "headers body" }],
+  "timers.list": ["GET", "/v1/timers", "?prefix ?state ?endpoint ?queue ?dueFrom ?dueUntil ?app ?after ?limit", { pages: "timers after", opaque: "timers.headers timers.body" }],
   "timers.get": ["GET", "/v1/timers/{id}", "?app ?caller", { opaque: "headers body" }],
-  "timers.move": ["PATCH", "/v1/timers/{id}", "at delayS ?app ?caller", { done: "already_ended", opaque: "headers body" }],
+  "timers.update": ["PATCH", "/v1/timers/{id}", "url endpoint queue at delayS everyS cron zone catchUp until times overlap method onFailure:FailureTarget headers body appendId retry:RetryPolicy orderKey limitKey priority attemptsMax tags ?app ?caller", { done: "already_ended", opaque: "headers body" }],
+  "timers.pause": ["POST", "/v1/timers/{id}/pause", "?app ?caller", { opaque: "headers body" }],
+  "timers.resume": ["POST", "/v1/timers/{id}/resume", "?app ?caller", { opaque: "headers body" }],
+  "timers.move": ["POST", "/v1/timers/{id}/move", "at delayS ?app ?caller", { done: "already_ended", opaque: "headers body" }],
   "timers.cancel": ["DELETE", "/v1/timers/{id}", "?app ?caller", { opaque: "headers body" }],
   "timers.resend": ["POST", "/v1/timers/{id}/resend", "?app ?caller", { done: "not_failed", opaque: "headers body" }],
   "timers.due": ["GET", "/v1/agenda", "?limit", { opaque: "timers.headers timers.body" }],
@@ -110,6 +113,7 @@ export const ENDED = ["succeeded", "failed", "in_doubt", "cancelled"];
 
 // The members of structs in requests.
 export const STRUCTS = {
+  FailureTarget: "queue url endpoint",
   Message: "orderKey limitKey priority attemptsMax tags body key delayS dueMs",
   Policy: "kind seats maxWins draw maxDraws loser idle lanes tiers widenS rated ladder ratingFirst ratingStep partyMax turnS idleS warnS graceS waitingS readyS rematchS breakS botS bots waitlistMax waitlistNames spectatorsMax opens endsEmpty gameS",
   RetryPolicy: "pausesS attemptsMax timeoutS",

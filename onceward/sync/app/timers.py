@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Literal, Unpack, overload
 
 from onceward.api.retries import RetryPolicy
-from onceward.api.timers import CatchUp
+from onceward.api.timers import CatchUp, FailureTarget, Method, Overlap
 from onceward.callers import Caller
 from onceward.job_options import JobKeywords
 from onceward.store.user_records import SyncTransaction
@@ -33,16 +33,21 @@ class Timers(Facade[AsyncTimers]):
         delay_s: float | None = None,
         every_s: float | None = None,
         cron: str | None = None,
-        zone: str = "UTC",
+        zone: str | None = None,
         catch_up: CatchUp = "all",
+        until_ms: int | None = None,
+        times: int | None = None,
+        overlap: Overlap = "allow",
         retry: Mapping[str, Any] | RetryPolicy | None = None,
+        method: Method = "POST",
+        on_failure: Mapping[str, str] | FailureTarget | None = None,
         key: str | None = None,
         caller: Caller | str = "",
         replace: bool = True,
         tx: Transaction | SyncTransaction | None = None,
         **options: Unpack[JobKeywords],
     ) -> View:
-        """Create or replace a timer: a job in a queue, or a POST to a URL or endpoint."""
+        """Create or replace a timer: a job in a queue, or a call of a URL or endpoint."""
         return self._portal.run(
             self._target.set(
                 id_,
@@ -58,7 +63,12 @@ class Timers(Facade[AsyncTimers]):
                 cron=cron,
                 zone=zone,
                 catch_up=catch_up,
+                until_ms=until_ms,
+                times=times,
+                overlap=overlap,
                 retry=retry,
+                method=method,
+                on_failure=on_failure,
                 key=key,
                 caller=caller,
                 replace=replace,
@@ -134,6 +144,55 @@ class Timers(Facade[AsyncTimers]):
             self._target.move(id_, at_ms=at_ms, delay_s=delay_s, caller=caller, tx=target(tx))
         )
 
+    def update(
+        self,
+        id_: str,
+        changes: Mapping[str, Any],
+        *,
+        caller: Caller | str = "",
+        tx: Transaction | SyncTransaction | None = None,
+    ) -> View:
+        """Change members of a timer, which keeps its id, its number of firings and its history."""
+        return self._portal.run(self._target.update(id_, changes, caller=caller, tx=target(tx)))
+
+    def unlock(self) -> None:
+        """Load the server keys, to store headers."""
+        return self._portal.run(self._target.unlock())
+
+    def update_members(
+        self,
+        id_: str,
+        changes: Mapping[str, Any],
+        *,
+        caller: Caller | str = "",
+        tx: Transaction | SyncTransaction | None = None,
+    ) -> View:
+        """Like `update`, with the names of `onceward.webhooks.timers.members` and `delay_ms`."""
+        return self._portal.run(
+            self._target.update_members(id_, changes, caller=caller, tx=target(tx))
+        )
+
+    def pause(
+        self,
+        id_: str,
+        *,
+        caller: Caller | str = "",
+        tx: Transaction | SyncTransaction | None = None,
+    ) -> View:
+        """Pause a timer until it is resumed. A running firing continues. Idempotent. Raises
+        `NoSuchTimer`, `AlreadyEnded`."""
+        return self._portal.run(self._target.pause(id_, caller=caller, tx=target(tx)))
+
+    def resume(
+        self,
+        id_: str,
+        *,
+        caller: Caller | str = "",
+        tx: Transaction | SyncTransaction | None = None,
+    ) -> View:
+        """Resume a paused timer. Idempotent. Raises `NoSuchTimer`, `AlreadyEnded`."""
+        return self._portal.run(self._target.resume(id_, caller=caller, tx=target(tx)))
+
     @overload
     def cancel(
         self,
@@ -165,9 +224,9 @@ class Timers(Facade[AsyncTimers]):
             self._target.cancel(id_, missing_ok=missing_ok, caller=caller, tx=target(tx))
         )
 
-    def resume(self, caller: str) -> int:
+    def resume_caller(self, caller: str) -> int:
         """Resume the suspended timers of a caller, given by its id. Returns their number."""
-        return self._portal.run(self._target.resume(caller))
+        return self._portal.run(self._target.resume_caller(caller))
 
     def transfer(self, caller: str, to: str) -> tuple[int, list[str]]:
         """Transfer the timers of a caller to another one, both given by their ids."""

@@ -31,6 +31,11 @@ class TimersOperations(Facade[AsyncTimersOperations]):
         cron: str | None = None,
         zone: str | None = None,
         catch_up: api.CatchUp = "all",
+        until: int | datetime | str | None = None,
+        times: int | None = None,
+        overlap: api.Overlap = "allow",
+        method: api.Method = "POST",
+        on_failure: api.FailureTarget | Mapping[str, Any] | None = None,
         headers: Mapping[str, str] | None = None,
         body: Any = None,
         append_id: bool = False,
@@ -56,6 +61,11 @@ class TimersOperations(Facade[AsyncTimersOperations]):
                 cron=cron,
                 zone=zone,
                 catch_up=catch_up,
+                until=until,
+                times=times,
+                overlap=overlap,
+                method=method,
+                on_failure=on_failure,
                 headers=headers,
                 body=body,
                 append_id=append_id,
@@ -74,13 +84,27 @@ class TimersOperations(Facade[AsyncTimersOperations]):
         *,
         prefix: str = "",
         state: api.TimerState | Literal[""] = "",
+        endpoint: str = "",
+        queue: str = "",
+        due_from: int | UnsetType = UNSET,
+        due_until: int | UnsetType = UNSET,
         app: bool = False,
         after: str = "",
         limit: int = 100,
     ) -> api.TimerPage:
         """List your timers, or the application's."""
         return self._portal.run(
-            self._target.list(prefix=prefix, state=state, app=app, after=after, limit=limit)
+            self._target.list(
+                prefix=prefix,
+                state=state,
+                endpoint=endpoint,
+                queue=queue,
+                due_from=due_from,
+                due_until=due_until,
+                app=app,
+                after=after,
+                limit=limit,
+            )
         )
 
     def iterate(
@@ -88,18 +112,102 @@ class TimersOperations(Facade[AsyncTimersOperations]):
         *,
         prefix: str = "",
         state: api.TimerState | Literal[""] = "",
+        endpoint: str = "",
+        queue: str = "",
+        due_from: int | UnsetType = UNSET,
+        due_until: int | UnsetType = UNSET,
         app: bool = False,
         after: str = "",
         limit: int = 100,
     ) -> Iterator[api.Timer]:
         """Iterate over the entries of all pages of `list`."""
         return self._portal.iterate(
-            self._target.iterate(prefix=prefix, state=state, app=app, after=after, limit=limit)
+            self._target.iterate(
+                prefix=prefix,
+                state=state,
+                endpoint=endpoint,
+                queue=queue,
+                due_from=due_from,
+                due_until=due_until,
+                app=app,
+                after=after,
+                limit=limit,
+            )
         )
 
     def get(self, id: str, *, app: bool = False, caller: str | UnsetType = UNSET) -> api.Timer:
         """Show a timer."""
         return self._portal.run(self._target.get(id, app=app, caller=caller))
+
+    def update(
+        self,
+        id: str,
+        *,
+        url: str | UnsetType | None = UNSET,
+        endpoint: str | UnsetType | None = UNSET,
+        queue: str | UnsetType | None = UNSET,
+        at: int | datetime | str | UnsetType | None = UNSET,
+        delay_s: float | UnsetType | None = UNSET,
+        every_s: float | UnsetType | None = UNSET,
+        cron: str | UnsetType | None = UNSET,
+        zone: str | UnsetType | None = UNSET,
+        catch_up: api.CatchUp | UnsetType | None = UNSET,
+        until: int | datetime | str | UnsetType | None = UNSET,
+        times: int | UnsetType | None = UNSET,
+        overlap: api.Overlap | UnsetType | None = UNSET,
+        method: api.Method | UnsetType | None = UNSET,
+        on_failure: api.FailureTarget | Mapping[str, Any] | UnsetType | None = UNSET,
+        headers: Mapping[str, str] | UnsetType | None = UNSET,
+        body: Any | UnsetType = UNSET,
+        append_id: bool | UnsetType | None = UNSET,
+        retry: RetryPolicy | Mapping[str, Any] | UnsetType | None = UNSET,
+        order_key: str | UnsetType | None = UNSET,
+        limit_key: str | UnsetType | None = UNSET,
+        priority: int | UnsetType | None = UNSET,
+        attempts_max: int | UnsetType | None = UNSET,
+        tags: Sequence[str] | UnsetType | None = UNSET,
+        app: bool = False,
+        caller: str | UnsetType = UNSET,
+    ) -> api.Timer:
+        """Change a timer."""
+        return self._portal.run(
+            self._target.update(
+                id,
+                url=url,
+                endpoint=endpoint,
+                queue=queue,
+                at=at,
+                delay_s=delay_s,
+                every_s=every_s,
+                cron=cron,
+                zone=zone,
+                catch_up=catch_up,
+                until=until,
+                times=times,
+                overlap=overlap,
+                method=method,
+                on_failure=on_failure,
+                headers=headers,
+                body=body,
+                append_id=append_id,
+                retry=retry,
+                order_key=order_key,
+                limit_key=limit_key,
+                priority=priority,
+                attempts_max=attempts_max,
+                tags=tags,
+                app=app,
+                caller=caller,
+            )
+        )
+
+    def pause(self, id: str, *, app: bool = False, caller: str | UnsetType = UNSET) -> api.Timer:
+        """Pause a timer until it is resumed."""
+        return self._portal.run(self._target.pause(id, app=app, caller=caller))
+
+    def resume(self, id: str, *, app: bool = False, caller: str | UnsetType = UNSET) -> api.Timer:
+        """Resume a paused timer with its next time."""
+        return self._portal.run(self._target.resume(id, app=app, caller=caller))
 
     def move(
         self,

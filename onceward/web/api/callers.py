@@ -47,7 +47,7 @@ async def suspend(call: Call, id_: str) -> api.SuspendedCaller:
 async def resume(call: Call, id_: str) -> api.ResumedCaller:
     id_ = _named(id_)
     await call.app.store.run(partial(suspensions.resume, caller=id_))
-    return api.ResumedCaller(id_, await call.app.timers.resume(id_))
+    return api.ResumedCaller(id_, await call.app.timers.resume_caller(id_))
 
 
 @answers(api.TRANSFER)

@@ -25,7 +25,7 @@ async def create(call: Call, asked: api.CreateKey) -> api.CreatedKey:
     keyring = call.server.keyring
     key, id_ = await keyring.make(asked.name, tuple(asked.scopes), call.caller.id)
     stored = keyring.keys[id_]
-    await call.app.timers.resume(Caller("key", "", asked.name).id)
+    await call.app.timers.resume_caller(Caller("key", "", asked.name).id)
     return api.CreatedKey(
         id_, stored.name, list(stored.scopes), stored.created_ms, stored.by, key=key
     )

@@ -32,6 +32,8 @@ def shown(view: View, now_ms: int, viewer: str, times: int = _TIMES) -> api.Time
         members |= {"cron": repeat.text, "zone": repeat.zone}
     if repeat is not None and active and times:
         members["next"] = _times_to_come(timer, times)
+    if timer.spec.until_ms is not None:
+        members["until"] = moment(timer.spec.until_ms)
     if timer.job:
         members["last"] = _last(view)
     return api.Timer(
@@ -43,6 +45,9 @@ def shown(view: View, now_ms: int, viewer: str, times: int = _TIMES) -> api.Time
         timer.created_ms,
         timer.fired,
         catch_up=timer.spec.catch_up,
+        times=timer.spec.times,
+        overlap=timer.spec.overlap,
+        skipped=timer.skipped,
         **members,
     )
 
@@ -68,6 +73,8 @@ def _target(timer: Timer, *, hidden: bool) -> dict[str, Any]:
             "append_id": target.append_id,
             "attempts_max": target.attempts_max,
             "retry": target.retry,
+            "method": target.method,
+            "on_failure": target.on_failure,
         }
     options = given_options(target.options) | {"priority": target.options.priority}
     return {"queue": target.queue, "body": target.body, **options}

@@ -1,4 +1,4 @@
-"""HTTP functions for timers: create, list, move, cancel and resend."""
+"""HTTP functions for timers: create, list, change, pause, cancel and resend."""
 
 import re
 from collections.abc import Awaitable, Callable, Iterator
@@ -17,7 +17,6 @@ from onceward.callers import APPLICATION, Caller
 from onceward.errors import BadInput, NoSuchTimer, NotFailed
 from onceward.job_options import given_options
 from onceward.observe.paging import page_of
-from onceward.recurrence import Cron, Interval, Repeat
 from onceward.store import Transaction
 from onceward.strict_json import parse
 from onceward.web.api.inbox import idempotency_key
@@ -30,7 +29,7 @@ from onceward.web.routes import Route
 from onceward.webhooks import endpoints
 from onceward.webhooks.timers import WEBHOOKS, Send, Spec, Target, View
 from onceward.webhooks.timers import Call as TimerCall
-from onceward.webhooks.timers.server import target_of
+from onceward.webhooks.timers.members import repeat_of, target_of
 from onceward.work.internal_queues import insist_on_entry
 
 if TYPE_CHECKING:
@@ -52,9 +51,17 @@ async def create(call: Call, asked: api.CreateTimer) -> Response:
         at_ms = _due_ms(asked.at)
         if at_ms is None and asked.delay_ms is None:
             at_ms = asked.due_ms
-        spec = Spec(target, at_ms, asked.delay_ms, _repeat(asked), asked.catch_up)
-        if isinstance(target, TimerCall) and not target.url:
-            await _insist_on_url(call, target.endpoint)
+        spec = Spec(
+            target,
+            at_ms,
+            asked.delay_ms,
+            repeat_of(asked.every_ms, asked.cron, asked.zone),
+            asked.catch_up,
+            _due_ms(asked.until),
+            asked.times,
+            asked.overlap,
+        )
+        await _insist_on_receivers(call, target, call.caller.id)
         view, duplicate = await _add(call, spec, asked.id, key)
     members = msgspec.structs.asdict(shown(view, _now_ms(call), call.caller.id))
     made = api.CreatedTimer(**members, duplicate=duplicate)
@@ -99,7 +106,7 @@ async def get(call: Call, id_: str, asked: api.WhoseTimer) -> api.Timer:
 
 @answers(api.LIST)
 async def list_(call: Call, asked: api.FindTimers) -> api.TimerPage:
-    caller, limit, state = call.caller, asked.limit, asked.state
+    caller, limit = call.caller, asked.limit
     whose = APPLICATION if asked.app else caller.caller
     if len(asked.prefix.encode()) > limits.TIMER_ID_BYTES_MAX:
         raise BadInput(
@@ -121,7 +128,7 @@ async def list_(call: Call, asked: api.FindTimers) -> api.TimerPage:
             if not _may_see(caller, view):
                 continue
             seen = after
-            if state not in ("", view.status):
+            if not _is_asked(asked, view):
                 continue
             one = shown(view, clock.now_ms(), caller.id, times=0)
             page.timers.append(one)
@@ -138,6 +145,62 @@ async def list_(call: Call, asked: api.FindTimers) -> api.TimerPage:
         ):
             page.next = call.seal(seen)
             return page
+
+
+def _is_asked(asked: api.FindTimers, view: View) -> bool:
+    """Whether a timer passes the filters of a list."""
+    target, due_ms = view.timer.spec.target, view.timer.due_ms
+    if asked.state not in ("", view.status):
+        return False
+    if asked.endpoint and getattr(target, "endpoint", "") != asked.endpoint:
+        return False
+    if asked.queue and getattr(target, "queue", "") != asked.queue:
+        return False
+    if asked.due_from is not UNSET and due_ms < asked.due_from:
+        return False
+    return asked.due_until is UNSET or due_ms <= asked.due_until
+
+
+@answers(api.UPDATE, check=_whose)
+async def update(call: Call, id_: str, whose: api.WhoseTimer, asked: api.UpdateTimer) -> api.Timer:
+    changes = {
+        name: value for name, value in msgspec.structs.asdict(asked).items() if value is not UNSET
+    }
+    for name, member in (("at", "due_ms"), ("until", "until_ms")):
+        if name in changes:
+            changes[member] = _due_ms(changes.pop(name))
+
+    async def updated(tx: Transaction, view: View) -> View:
+        owner = Caller.parse(view.caller)
+        found = await call.app.timers.update_members(view.id, changes, caller=owner, tx=tx)
+        target = found.timer.spec.target
+        if isinstance(target, Send):
+            if view.caller and "queue" in changes:
+                insist_on_entry(call.app.node, call.caller, "send", target.queue)
+        else:
+            await _insist_on_receivers(call, target, view.caller, tx)
+        return found
+
+    with refused_as("bad_timer"):
+        if changes.get("headers"):
+            await call.app.timers.unlock()
+        return await _on_one(call, id_, whose, updated)
+
+
+@answers(api.PAUSE)
+async def pause(call: Call, id_: str, asked: api.WhoseTimer) -> api.Timer:
+    async def paused(tx: Transaction, view: View) -> View:
+        return await call.app.timers.pause(view.id, caller=Caller.parse(view.caller), tx=tx)
+
+    return await _on_one(call, id_, asked, paused)
+
+
+@answers(api.RESUME)
+async def resume(call: Call, id_: str, asked: api.WhoseTimer) -> api.Timer:
+    async def resumed(tx: Transaction, view: View) -> View:
+        return await call.app.timers.resume(view.id, caller=Caller.parse(view.caller), tx=tx)
+
+    return await _on_one(call, id_, asked, resumed)
 
 
 @answers(api.MOVE, check=_whose)
@@ -241,32 +304,39 @@ def _target(call: Call, asked: api.CreateTimer) -> Target:
         append_id=asked.append_id,
         retry=asked.retry,
         options=given_options(asked),
+        method=asked.method,
+        on_failure=asked.on_failure,
     )
     if isinstance(target, Send):
         insist_on_entry(call.app.node, call.caller, "send", target.queue)
     return target
 
 
-async def _insist_on_url(call: Call, id_: str) -> None:
+async def _insist_on_receivers(
+    call: Call, target: Target, owner: str, tx: Transaction | None = None
+) -> None:
+    """Raise `no_such_endpoint`, `not_allowed` or `BadInput` for receivers that cannot be called."""
+    if isinstance(target, Send):
+        return
+    if not target.url:
+        await _insist_on_url(call, target.endpoint, owner, tx)
+    failures = target.on_failure
+    if failures is None:
+        return
+    if failures.queue and owner:
+        insist_on_entry(call.app.node, call.caller, "send", failures.queue)
+    elif failures.endpoint:
+        await _insist_on_url(call, failures.endpoint, owner, tx)
+
+
+async def _insist_on_url(call: Call, id_: str, owner: str, tx: Transaction | None) -> None:
     """Raise `BadInput` for an endpoint that does not exist, or has no URL."""
     if not id_:
         raise BadInput("a timer needs exactly one of queue, url and endpoint; all are missing")
-    endpoint = await call.app.store.run(partial(endpoints.get, id_=id_, caller=call.caller.id))
+    get = partial(endpoints.get, id_=id_, caller=owner)
+    endpoint = await (call.app.store.run(get) if tx is None else get(tx))
     if not endpoint.url:
         raise BadInput(f"endpoint {id_!r} has no url; set one")
-
-
-def _repeat(asked: api.CreateTimer) -> Repeat | None:
-    if asked.every_ms is not None and asked.cron is not None:
-        raise BadInput(
-            f"a timer repeats either by every_ms ({asked.every_ms}) or by cron "
-            f"({asked.cron[:100]!r}), not both"
-        )
-    if asked.cron is not None:
-        return Cron(asked.cron, "UTC" if asked.zone is None else asked.zone)
-    if asked.zone is not None:
-        raise BadInput(f"the zone {asked.zone[:100]!r} is only for timers with cron; omit it")
-    return None if asked.every_ms is None else Interval(asked.every_ms, 0)
 
 
 def _due_ms(at: int | datetime | None) -> int | None:
@@ -326,6 +396,7 @@ def _now_ms(call: Call) -> int:
 
 _STATUSES: dict[str, str] = {
     "active": "ACTIVE",
+    "paused": "ACTIVE",
     "suspended": "ACTIVE",
     "firing": "ACTIVE",
     "success": "SUCCESS",

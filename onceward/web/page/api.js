@@ -52,7 +52,6 @@ export const part = (name) => encodeURIComponent(name).replace(/^\.{1,2}$/, (dot
 export const get = (path) => call("GET", path);
 export const post = (path, body) => call("POST", path, body);
 export const put = (path, body) => call("PUT", path, body);
-export const patch = (path, body) => call("PATCH", path, body);
 export const remove = (path) => call("DELETE", path);
 
 /** Load the signed-in user. Rejects with the reason if there is no session. */

@@ -1,6 +1,6 @@
 // One timer: its due time, target and last firing.
 
-import { get, part, patch, post, query as ask, remove, repeat, session } from "./api.js";
+import { get, part, post, query as ask, remove, repeat, session } from "./api.js";
 import { ask as confirm, doing, h, put, tell } from "./dom.js";
 import { exactly, left, pretty, span } from "./format.js";
 
@@ -57,6 +57,8 @@ export function page({ rest: [id], query, trouble }) {
       ["Due in", countdown], ["Due", exactly(timer.due_ms)], ["Action", targetOf(timer)],
       ["Repeats", timer.cron ? `${timer.cron} (${timer.zone})` : timer.every_ms ? `every ${span(timer.every_ms)}` : null],
       ["Catch-up", timer.catch_up === "all" || !timer.catch_up ? null : timer.catch_up],
+      ["Ends", [timer.until && `at ${exactly(Date.parse(timer.until))}`, timer.times && `after ${timer.times} firings`].filter(Boolean).join(", ")],
+      ["Overlap", timer.overlap === "allow" || !timer.overlap ? null : timer.skipped ? `${timer.overlap}, ${timer.skipped} skipped` : timer.overlap],
       ["Fired", String(timer.fired)], ["Owner", whose || "the application"], ["Created", exactly(timer.created_ms)],
       ["Next", timer.next?.length ? timer.next.map((one) => exactly(Date.parse(one))).join(", ") : null],
     ].filter(([, value]) => value).map(([name, value]) => h("div", h("dt", name), value instanceof Node ? value : h("dd", value))));
@@ -72,7 +74,8 @@ export function page({ rest: [id], query, trouble }) {
     }, kind);
     if (timer.state === "active") {
       return [
-        act("Fire now", () => patch(path(), { delay_ms: 0 })),
+        act("Fire now", () => post(path("/move"), { delay_ms: 0 })),
+        act("Pause timer", () => post(path("/pause"))),
         act("Cancel timer", async () => {
           if (!await confirm(`Cancel ${id}?`, "The timer will not fire again.", "Cancel timer")) return false;
           await remove(path());
@@ -80,6 +83,7 @@ export function page({ rest: [id], query, trouble }) {
         }, "danger"),
       ];
     }
+    if (timer.state === "paused") return [act("Resume timer", () => post(path("/resume")), "main")];
     return timer.last && ["failed", "in_doubt"].includes(timer.last.state)
       ? [act("Resend call", async () => {
         await post(path("/resend"));

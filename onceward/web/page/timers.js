@@ -75,7 +75,7 @@ function due() {
 
 function all() {
   const states = h("select", { id: "state", onchange: () => look() }, h("option", { value: "" }, "any state"),
-    ["active", "suspended", "firing", "success", "failed", "skipped", "cancelled", "ended"].map((state) => h("option", { value: state }, state)));
+    ["active", "paused", "suspended", "firing", "success", "failed", "skipped", "cancelled", "ended"].map((state) => h("option", { value: state }, state)));
   const text = h("input", { id: "text", type: "search", autocomplete: "off", placeholder: "part of an id" });
   const list = table("Timers", columns([], [
     { name: "State", update: once((cell, timer) => {

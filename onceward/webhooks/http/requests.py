@@ -17,9 +17,9 @@ _OURS = {
 _AGENT = f"User-Agent: onceward/{__version__}\r\n"
 
 
-def write_post(target: Target, headers: Mapping[str, str], body: bytes) -> bytes:
-    """Encode a POST request. Raises `BadInput` for headers that cannot be sent."""
-    parts = [f"POST {target.path} HTTP/1.1\r\nHost: {target.authority}\r\n"]
+def write_request(method: str, target: Target, headers: Mapping[str, str], body: bytes) -> bytes:
+    """Encode a request. Raises `BadInput` for headers that cannot be sent."""
+    parts = [f"{method} {target.path} HTTP/1.1\r\nHost: {target.authority}\r\n"]
     agent = _AGENT
     for name, value in headers.items():
         low = _low(name)
@@ -28,10 +28,12 @@ def write_post(target: Target, headers: Mapping[str, str], body: bytes) -> bytes
         if low == "user-agent":
             agent = ""
         parts.append(f"{name}: {value}\r\n")
-    parts.append(f"{agent}Content-Length: {len(body)}\r\n\r\n")
+    # Other methods announce an empty body.
+    length = "" if method == "GET" and not body else f"Content-Length: {len(body)}\r\n"
+    parts.append(f"{agent}{length}\r\n")
     head = "".join(parts)
     # Check the number of lines: a value with a line break would inject another header.
-    lines = len(headers) + (5 if agent else 4)
+    lines = len(headers) + 3 + bool(agent) + bool(length)
     if head.count("\n") != lines or head.count("\r") != lines or "\0" in head:
         raise BadInput("a header contains a line break; remove it", code="bad_header")
     try:

@@ -23,7 +23,7 @@ from onceward.webhooks.http.connection import Connection, Dropped, Reply
 from onceward.webhooks.http.names import Lookup, Names, look_up
 from onceward.webhooks.http.places import Places
 from onceward.webhooks.http.pool import Key, Pool
-from onceward.webhooks.http.requests import write_post
+from onceward.webhooks.http.requests import write_request
 
 # Too many open files, no ports, no memory: local failures, not the receiver's.
 _OURS = {errno.EMFILE, errno.ENFILE, errno.EADDRNOTAVAIL, errno.ENOBUFS, errno.ENOMEM}
@@ -73,16 +73,17 @@ class Sender:
         """The number of idle connections."""
         return len(self._pool)
 
-    async def post(
+    async def send(
         self,
         url: str,
         headers: Mapping[str, str],
         body: bytes,
         *,
+        method: str = "POST",
         connect_s: float,
         total_s: float,
     ) -> Answer:
-        """Send a POST request; returns the response with any status, and the start of its body.
+        """Send a request; returns the response with any status, and the start of its body.
 
         Raises `Unreachable` if there was no response within `total_s`, or no connection within
         `connect_s`. Raises `AddressRefused` for addresses that are not allowed, and `BadInput` for
@@ -90,7 +91,7 @@ class Sender:
         receiver.
         """
         target = self._guard.parse(url)
-        request = write_post(target, headers, body)
+        request = write_request(method, target, headers, body)
         began_ns = self._clock.elapsed_ns()
         host = self._hosts.get(target.key)
         if host is None:

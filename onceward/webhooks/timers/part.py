@@ -1,16 +1,20 @@
 """State transitions of timers, as functions of a transaction."""
 
+from collections.abc import Callable
 from contextlib import suppress
+from hashlib import blake2b
 from heapq import heappop, heappush
+from typing import Any
 
+import msgspec
 from msgspec.structs import replace
 
 from onceward import keys, limits, recurrence
-from onceward.errors import AlreadyEnded, KeyReused, NoSuchTimer, SecretUnreadable
+from onceward.errors import AlreadyEnded, BadInput, KeyReused, NoSuchTimer, SecretUnreadable
 from onceward.job_options import JobOptions
 from onceward.keys import Key
 from onceward.recurrence import Interval, Repeat
-from onceward.schedule import Effect, Job, Schedule, due_partition
+from onceward.schedule import ENDED, Effect, Job, Schedule, due_partition
 from onceward.schedule import job_key as key_of_job
 from onceward.store.transaction import Transaction
 from onceward.tracing import Trace
@@ -49,6 +53,7 @@ class TimerTable:
 
     def __init__(self, schedule: Schedule) -> None:
         self._schedule = schedule
+        schedule.on_failed[WEBHOOKS] = self._report_failure
 
     async def add(
         self,
@@ -90,16 +95,21 @@ class TimerTable:
         if known is not None:
             self._leave(tx, caller, id_, known)
             timer.generation, timer.fired = known.generation + 1, known.fired
+            timer.fired_before = known.fired
         return self._put(tx, caller, id_, timer)
 
     async def keep(self, tx: Transaction, id_: str, spec: Spec, *, caller: str = "") -> View:
-        """Create or replace a timer, unless the same one is already active. Raises `BadInput`."""
+        """Create or replace a timer, unless the same one is already active. A paused timer stays
+        paused. Raises `BadInput`."""
         known = await tx.get(timer_key(caller, id_, self._schedule.slots), Timer)
         with suppress(SecretUnreadable):  # an unreadable timer counts as different
             same = known is not None and _is_same(tx, caller, id_, known, spec)
-            if known is not None and same and known.state == "active":
+            if known is not None and same and (known.state == "active" or known.paused):
                 return await self._view(tx, caller, id_, known)
-        return await self.set(tx, id_, spec, caller=caller)
+        view = await self.set(tx, id_, spec, caller=caller)
+        if known is not None and known.paused:
+            return await self.pause(tx, id_, caller=caller)
+        return view
 
     async def get(self, tx: Transaction, id_: str, *, caller: str = "") -> View:
         """Return a timer with the result of its last firing. Raises `NoSuchTimer`."""
@@ -114,9 +124,68 @@ class TimerTable:
         admit_due(due_ms, tx.now_ms)
         self._leave(tx, caller, id_, timer)
         timer.due_ms = _begins_ms(timer.spec.repeat, due_ms, tx.now_ms)
-        timer.state = "active"
-        timer.generation += 1
-        return self._put(tx, caller, id_, timer)
+        return self._changed(tx, caller, id_, timer)
+
+    async def update(
+        self,
+        tx: Transaction,
+        id_: str,
+        change: Callable[[Spec], Spec],
+        *,
+        due_ms: int | None = None,
+        caller: str = "",
+    ) -> View:
+        """Change the spec of a timer, which keeps its number of firings and its last firing.
+
+        It is due at `due_ms`. Without one, its due time changes only with its repetition. Raises
+        `NoSuchTimer`, `AlreadyEnded` (it has fired, or was cancelled), `BadInput`,
+        `SecretUnreadable`.
+        """
+        timer = await self._active(tx, caller, id_)
+        known = decrypted(timer.spec, tx.server_keys, caller, id_)
+        spec = change(known)
+        if spec == known and due_ms is None:
+            return await self._view(tx, caller, id_, timer)
+        stored = _stored(tx, caller, id_, spec)
+        self._leave(tx, caller, id_, timer)
+        timer.spec, timer.mark = stored, mark_of(spec)
+        if due_ms is None and spec.repeat != known.repeat:
+            due_ms = first_ms(spec, tx.now_ms, tx.ends_ms)
+        if due_ms is not None:
+            admit_due(due_ms, tx.now_ms)
+            timer.due_ms = _begins_ms(spec.repeat, due_ms, tx.now_ms)
+        self._changed(tx, caller, id_, timer)
+        return await self._view(tx, caller, id_, timer)
+
+    async def pause(self, tx: Transaction, id_: str, *, caller: str = "") -> View:
+        """Pause a timer: it does not fire until it is resumed. Idempotent. Raises `NoSuchTimer`,
+        `AlreadyEnded`."""
+        timer = await self._active(tx, caller, id_)
+        if not timer.paused:
+            self._leave(tx, caller, id_, timer)
+            timer.state, timer.paused = "suspended", True
+            self._changed(tx, caller, id_, timer)
+        return await self._view(tx, caller, id_, timer)
+
+    async def resume(self, tx: Transaction, id_: str, *, caller: str = "") -> View:
+        """Resume a paused timer. Idempotent. Raises `NoSuchTimer`, `AlreadyEnded`.
+
+        A recurring timer continues with its first time from now on; a one-time timer that was due
+        during the pause is due now.
+        """
+        timer = await self._active(tx, caller, id_)
+        if timer.paused:
+            timer.paused = False
+            repeat = timer.spec.repeat and _anchored(timer.spec.repeat, timer.due_ms)
+            if repeat is not None and timer.due_ms < tx.now_ms:
+                next_ms = _next_ms(timer, repeat, tx.now_ms - 1)
+                if next_ms is None:
+                    timer.state = "ended"
+                    self._keep(tx, caller, id_, timer)
+                    return await self._view(tx, caller, id_, timer)
+                timer.due_ms = next_ms
+            self._changed(tx, caller, id_, timer)
+        return await self._view(tx, caller, id_, timer)
 
     async def cancel(self, tx: Transaction, id_: str, *, caller: str = "") -> View:
         """Cancel a timer. Idempotent. Raises `NoSuchTimer`, `AlreadyEnded` (it has fired)."""
@@ -124,7 +193,7 @@ class TimerTable:
         if timer.state != "cancelled":
             timer = await self._active(tx, caller, id_)
             self._leave(tx, caller, id_, timer)
-            timer.state = "cancelled"
+            timer.state, timer.paused = "cancelled", False
             timer.generation += 1
             self._keep(tx, caller, id_, timer)
         return await self._view(tx, caller, id_, timer)
@@ -200,14 +269,17 @@ class TimerTable:
         repeat = timer.spec.repeat and _anchored(timer.spec.repeat, timer.due_ms)
         due_ms = _counts(timer, repeat, now_ms)
         if due_ms is not None:
-            timer.fired += 1
-            timer.fired_ms = now_ms
-            timer.job = await self._send(tx, caller, id_, timer, due_ms)
+            if await self._overlaps(tx, timer):
+                timer.skipped += 1
+            else:
+                timer.fired += 1
+                timer.fired_ms = now_ms
+                timer.job = await self._send(tx, caller, id_, timer, due_ms)
         if repeat is None:
             timer.state = "skipped" if due_ms is None else "fired"
             self._keep(tx, caller, id_, timer)
             return
-        next_ms = recurrence.next_ms(repeat, now_ms if due_ms is None else due_ms)
+        next_ms = _next_ms(timer, repeat, now_ms if due_ms is None else due_ms)
         if next_ms is None:
             timer.state = "ended"
             self._keep(tx, caller, id_, timer)
@@ -237,18 +309,17 @@ class TimerTable:
         place = timer_key(caller, id_, self._schedule.slots)
         return [place, suspension_key(caller)] if caller else [place]
 
-    async def resume(self, tx: Transaction, id_: str, *, caller: str) -> bool:
-        """Resume a suspended timer. Returns whether it was suspended. Idempotent."""
+    async def unsuspend(self, tx: Transaction, id_: str, *, caller: str) -> bool:
+        """Resume a timer that was suspended with its caller. Returns whether it was suspended.
+        Idempotent."""
         timer = await tx.get(timer_key(caller, id_, self._schedule.slots), Timer)
-        if timer is None or timer.state != "suspended":
+        if timer is None or timer.state != "suspended" or timer.paused:
             return False
-        timer.state = "active"
-        timer.generation += 1
-        self._put(tx, caller, id_, timer)
+        self._changed(tx, caller, id_, timer)
         return True
 
     async def transfer(self, tx: Transaction, id_: str, *, caller: str, to: str) -> bool:
-        """Transfer a timer to another caller, and resume it if it was suspended.
+        """Transfer a timer to another caller, and resume it if it was suspended with its caller.
 
         Returns False if the other caller has a timer with this id, or its headers are unreadable.
         """
@@ -264,8 +335,8 @@ class TimerTable:
             return False
         self._leave(tx, caller, id_, timer)
         tx.delete(timer_key(caller, id_, self._schedule.slots))
-        timer.spec, timer.state = encrypted(spec, tx.server_keys, to, id_), "active"
-        self._put(tx, to, id_, timer)
+        timer.spec = encrypted(spec, tx.server_keys, to, id_)
+        self._changed(tx, to, id_, timer)
         return True
 
     async def _first(
@@ -295,12 +366,16 @@ class TimerTable:
 
     async def _send(self, tx: Transaction, caller: str, id_: str, timer: Timer, due_ms: int) -> str:
         target, cause = timer.spec.target, Effect("timer", id_, caller)
+        order_key = _order_key(caller, id_) if timer.spec.overlap == "queue" else None
         if isinstance(target, Send):
+            options = target.options
+            if order_key is not None:
+                options = replace(options, order_key=order_key)
             job_id, _ = await self._schedule.add(
                 tx,
                 target.queue,
                 target.body,
-                target.options,
+                options,
                 ready_ms=due_ms,
                 caller=caller,
                 cause=cause,
@@ -312,13 +387,45 @@ class TimerTable:
                 tx,
                 WEBHOOKS,
                 webhook,
-                JobOptions(attempts_max=target.policy.attempts),
+                JobOptions(attempts_max=target.policy.attempts, order_key=order_key),
                 ready_ms=due_ms,
                 caller=caller,
                 cause=cause,
                 trace=timer.trace,
             )
         return job_id
+
+    async def _report_failure(self, tx: Transaction, id_: str, job: Job) -> None:
+        """Send the message about a call that has failed permanently, in the same commit."""
+        try:
+            webhook = msgspec.convert(job.body, Webhook)
+        except msgspec.ValidationError:
+            return  # the job was unreadable
+        target = webhook.call.on_failure
+        if target is None:
+            return
+        message = {
+            "type": "call.failed",
+            "id": id_,
+            "timer": webhook.timer,
+            "number": webhook.number,
+            "due_ms": webhook.due_ms,
+            "endpoint": webhook.call.endpoint or None,
+            "url": webhook.call.url or None,
+            "reason": job.reason,
+            "attempts": job.attempt,
+        }
+        body: Any = message
+        if target.queue is None:
+            call = Call(target.url or "", target.endpoint or "", body=message)
+            body = Webhook(webhook.timer, tx.now_ms, webhook.number, call, webhook.caller)
+        await self._schedule.add(
+            tx,
+            target.queue or WEBHOOKS,
+            body,
+            caller=webhook.caller,
+            cause=Effect("timer", webhook.timer, webhook.caller),
+        )
 
     async def _known(self, tx: Transaction, caller: str, id_: str) -> Timer:
         timer = None
@@ -347,6 +454,23 @@ class TimerTable:
         tx.put(timer_key(caller, id_, self._schedule.slots), timer)
         tx.put(self._entry(caller, id_, timer), TIMER_DUE)
         return View(id_, caller, _shown(tx, caller, id_, timer), "active")
+
+    def _changed(self, tx: Transaction, caller: str, id_: str, timer: Timer) -> View:
+        """Write a changed timer: active, unless it is paused. Raises `BadInput`."""
+        _admit_next(timer)
+        timer.generation += 1
+        if timer.paused:
+            tx.put(timer_key(caller, id_, self._schedule.slots), timer)
+            return View(id_, caller, _shown(tx, caller, id_, timer), "paused")
+        timer.state = "active"
+        return self._put(tx, caller, id_, timer)
+
+    async def _overlaps(self, tx: Transaction, timer: Timer) -> bool:
+        """Whether a time is skipped because the previous firing is unfinished."""
+        if timer.spec.overlap != "skip" or not timer.job:
+            return False
+        job = await tx.get(key_of_job(timer.job), Job)
+        return job is not None and job.stage not in ENDED
 
     def _keep(self, tx: Transaction, caller: str, id_: str, timer: Timer) -> None:
         """Write an ended timer, which is kept for its retention."""
@@ -401,6 +525,7 @@ def _names(sort: str) -> tuple[str, str]:
 def _new(spec: Spec, mark: str, tx: Transaction, trace: Trace | None) -> Timer:
     due_ms = first_ms(spec, tx.now_ms, tx.ends_ms)
     timer = Timer(spec, _begins_ms(spec.repeat, due_ms, tx.now_ms), tx.now_ms, mark)
+    _admit_next(timer)
     if spec.repeat is None:
         timer.trace = trace
     return timer
@@ -425,10 +550,14 @@ def _anchored(repeat: Repeat, due_ms: int) -> Repeat:
 
 def _counts(timer: Timer, repeat: Repeat | None, now_ms: int) -> int | None:
     """Which of the due times counts now; the first of them if there are several."""
-    policy = timer.spec.catch_up
+    policy, until_ms = timer.spec.catch_up, timer.spec.until_ms
     if repeat is not None:
+        if policy == "last" and until_ms is not None:
+            now_ms = min(now_ms, until_ms)
         times = recurrence.missed(repeat, timer.due_ms, now_ms, policy, 1)
-        return times[0] if times else None
+        if not times or (until_ms is not None and times[0] > until_ms):
+            return None
+        return times[0]
     late = timer.due_ms < now_ms - limits.RECUR_GRACE_MS
     # A timer that was created with a past time has not missed it.
     if policy == "none" and late and timer.due_ms >= timer.created_ms:
@@ -436,7 +565,37 @@ def _counts(timer: Timer, repeat: Repeat | None, now_ms: int) -> int | None:
     return timer.due_ms
 
 
+def _next_ms(timer: Timer, repeat: Repeat, after_ms: int) -> int | None:
+    """The next due time after a time; None if the timer has ended."""
+    next_ms = None if timer.is_spent else recurrence.next_ms(repeat, after_ms)
+    until_ms = timer.spec.until_ms
+    return None if next_ms is None or (until_ms is not None and next_ms > until_ms) else next_ms
+
+
+def _admit_next(timer: Timer) -> None:
+    """Raise `BadInput` for a timer whose next time is after its end."""
+    until_ms = timer.spec.until_ms
+    if until_ms is not None and timer.due_ms > until_ms:
+        raise BadInput(
+            f"the timer would be due at {timer.due_ms} ms, after its end (until: {until_ms}); "
+            "choose a later end, or cancel it"
+        )
+    if timer.is_spent:
+        fired = timer.fired - timer.fired_before
+        raise BadInput(
+            f"the timer has already fired {fired} times, so it cannot end after "
+            f"{timer.spec.times}; choose a larger number, or cancel it"
+        )
+
+
+def _order_key(caller: str, id_: str) -> str:
+    """The order key of the firings of a timer that start one after the other."""
+    return "timer " + blake2b(keys.join(caller, id_).encode(), digest_size=16).hexdigest()
+
+
 def _status(timer: Timer, job: Job | None) -> Status:
+    if timer.paused:
+        return "paused"
     if timer.state != "fired":
         return timer.state
     if isinstance(timer.spec.target, Send) or job is None or job.stage == "succeeded":

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from hashlib import blake2b
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 from zlib import crc32
 
 import msgspec
@@ -10,13 +10,13 @@ from msgspec.structs import replace
 
 from onceward import keys, limits, recurrence
 from onceward.api.retries import RetryPolicy
-from onceward.api.timers import CatchUp
+from onceward.api.timers import METHODS, CatchUp, FailureTarget, Overlap
 from onceward.errors import BadInput
 from onceward.job_options import NO_OPTIONS, JobOptions
 from onceward.json_values import encode
 from onceward.keys import Key
 from onceward.recurrence import Cron, Interval, Repeat
-from onceward.schedule import Job, admit_job, due_partition, is_whole
+from onceward.schedule import Job, admit_job, admit_queue, due_partition, is_whole
 from onceward.server_key import ServerKeys
 from onceward.tracing import Trace
 from onceward.webhooks.retries import admit_policy
@@ -25,12 +25,13 @@ TIMER_DUE = "timer"
 """The kind of due entries of timers."""
 WEBHOOKS = "onceward.webhooks"
 """The queue of webhook calls."""
-# Removal of the due entry, the next entry, the record, and the writes of a job.
-FIRE_WRITES = 7
+# Removal of the due entry, the next entry, the record, the writes of a job, and the records of the
+# firing.
+FIRE_WRITES = 8
 
 State = Literal["active", "suspended", "fired", "skipped", "cancelled", "ended"]
 Status = Literal[
-    "active", "suspended", "firing", "success", "failed", "skipped", "cancelled", "ended"
+    "active", "paused", "suspended", "firing", "success", "failed", "skipped", "cancelled", "ended"
 ]
 
 
@@ -45,7 +46,7 @@ class Send(
 
 
 class Call(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True, tag="url"):
-    """Fires by a POST to a URL, or to an endpoint given by its id."""
+    """Fires by a call of a URL, or of an endpoint given by its id."""
 
     url: str = ""
     endpoint: str = ""
@@ -56,6 +57,9 @@ class Call(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_field
     attempts_max: int | None = None
     """The same as `attempts_max` of `retry`."""
     retry: RetryPolicy | None = None
+    method: str = "POST"
+    on_failure: FailureTarget | None = None
+    """Receives a message when the call has failed permanently."""
 
     @property
     def policy(self) -> RetryPolicy:
@@ -78,6 +82,12 @@ class Spec(msgspec.Struct, frozen=True, omit_defaults=True):
     """The repetition, starting at the first time if one is given."""
     catch_up: CatchUp = "all"
     """Which of the times that passed during an outage count: all, the last, or none."""
+    until_ms: int | None = None
+    """The last time at which a recurring timer may be due."""
+    times: int | None = None
+    """The number of firings after which a recurring timer ends."""
+    overlap: Overlap = "allow"
+    """Whether a firing starts while the previous one is unfinished: yes, never, or after it."""
 
 
 class Timer(msgspec.Struct, omit_defaults=True):
@@ -93,11 +103,24 @@ class Timer(msgspec.Struct, omit_defaults=True):
     generation: int = 0
     """The number of changes. A due entry is valid only for its own generation."""
     fired: int = 0
+    """The number of firings, also of earlier timers with this id."""
     job: str = ""
     """The id of the job of the last firing."""
     fired_ms: int = 0
     trace: Trace | None = None
     """The trace context of its creator; each firing of a recurring timer starts a new trace."""
+    paused: bool = False
+    """Whether it was paused. Its state is `suspended`, so that older nodes do not fire it."""
+    fired_before: int = 0
+    """The number of firings of earlier timers with this id."""
+    skipped: int = 0
+    """The number of times skipped because the previous firing was unfinished."""
+
+    @property
+    def is_spent(self) -> bool:
+        """Whether it has fired as often as its spec allows."""
+        times = self.spec.times
+        return times is not None and self.fired - self.fired_before >= times
 
 
 class Webhook(msgspec.Struct, omit_defaults=True):
@@ -155,12 +178,14 @@ def admit(caller: str, id_: str, spec: Spec, now_ms: int) -> None:
             admit_policy(target.retry)
             if target.attempts_max is not None and target.retry.attempts_max is not None:
                 raise BadInput("attempts_max is given twice; use it either in retry or outside")
+        _admit_call(target)
         # The largest possible body: an accepted timer must fit when it fires.
         webhook = Webhook(id_, limits.KEY_NUMBER_MAX, limits.KEY_NUMBER_MAX, target, caller)
         admit_job(WEBHOOKS, webhook, JobOptions(attempts_max=target.attempts_max))
     if spec.repeat is not None:
         recurrence.admit(spec.repeat)
     recurrence.admit_catch_up(spec.catch_up)
+    _admit_ends(spec)
     if (spec.due_ms, spec.delay_ms, spec.repeat) == (None, None, None):
         raise BadInput("a timer needs a time, a delay or a repetition")
     if spec.due_ms is not None and spec.delay_ms is not None:
@@ -168,6 +193,48 @@ def admit(caller: str, id_: str, spec: Spec, now_ms: int) -> None:
     if spec.delay_ms is not None and (not is_whole(spec.delay_ms) or spec.delay_ms < 0):
         raise BadInput(f"a delay must be a whole number of ms, 0 or more, not {spec.delay_ms!r}")
     admit_due(first_ms(spec, now_ms, now_ms), now_ms)
+
+
+def _admit_call(call: Call) -> None:
+    if call.method not in METHODS:
+        raise BadInput(f"method must be one of {', '.join(METHODS)}, not {call.method!r}")
+    if call.method == "GET" and call.body is not None:
+        raise BadInput("a GET request has no body; omit the body, or use another method")
+    if call.on_failure is not None:
+        admit_failure_target(call.on_failure)
+
+
+def admit_failure_target(target: FailureTarget) -> None:
+    """Raise `BadInput` for an invalid receiver of failures."""
+    if not isinstance(target, FailureTarget):
+        raise BadInput(f"on_failure must have a queue, a url or an endpoint, not {target!r}")
+    given = [one for one in (target.queue, target.url, target.endpoint) if one is not None]
+    if len(given) != 1 or type(given[0]) is not str or not given[0]:
+        raise BadInput("on_failure needs exactly one of queue, url and endpoint")
+    if target.queue is not None:
+        admit_queue(target.queue)
+
+
+def _admit_ends(spec: Spec) -> None:
+    """Check the end of a recurring timer, and its overlap policy."""
+    if spec.overlap not in get_args(Overlap):
+        known = ", ".join(get_args(Overlap))
+        raise BadInput(f"overlap must be one of {known}, not {spec.overlap!r}")
+    if spec.until_ms is not None and not is_whole(spec.until_ms):
+        raise BadInput(f"until must be a time in whole ms since 1970, not {spec.until_ms!r}")
+    if spec.times is not None and (not is_whole(spec.times) or spec.times < 1):
+        raise BadInput(f"times must be a whole number, 1 or more, not {spec.times!r}")
+    if spec.repeat is None:
+        for name, value in (("until", spec.until_ms), ("times", spec.times)):
+            if value is not None:
+                raise BadInput(f"{name} is only for recurring timers; add every_ms or cron")
+        if spec.overlap != "allow":
+            raise BadInput("overlap is only for recurring timers; add every_ms or cron")
+    if spec.overlap == "queue" and isinstance(spec.target, Send) and spec.target.options.order_key:
+        raise BadInput(
+            f"overlap 'queue' sets an order key of its own; omit overlap or the order key "
+            f"{spec.target.options.order_key[:100]!r}"
+        )
 
 
 def admit_due(due_ms: int, now_ms: int) -> None:

@@ -1,17 +1,17 @@
-"""Timers of an application: set, read, move and cancel, each in a transaction."""
+"""Timers of an application: set, read, change, pause and cancel, each in a transaction."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import Any, Literal, TypeVar, Unpack, overload
 
 from onceward import limits, tracing
+from onceward.api.arguments import unknown_name
 from onceward.api.retries import RetryPolicy
-from onceward.api.timers import CatchUp
+from onceward.api.timers import CatchUp, FailureTarget, Method, Overlap
 from onceward.callers import Caller, caller_id
 from onceward.errors import AddressRefused, AlreadyEnded, BadInput, NoSuchTimer
-from onceward.job_options import OPTION_NAMES, JobKeywords, job_options
+from onceward.job_options import JobKeywords
 from onceward.maintenance.key_source import KeySource
-from onceward.recurrence import Cron, Interval, Repeat
 from onceward.schedule import is_whole, milliseconds
 from onceward.store import Store
 from onceward.store.transaction import Transaction
@@ -19,7 +19,8 @@ from onceward.store.user_records import AnyTransaction, admit_tx
 from onceward.webhooks.http.addresses import Guard
 from onceward.webhooks.http.headers import admit_headers
 from onceward.webhooks.retries import read_policy
-from onceward.webhooks.timers import Call, Send, Spec, Target, TimerTable, View, id_for
+from onceward.webhooks.timers import Call, Spec, TimerTable, View, id_for
+from onceward.webhooks.timers.members import MEMBERS, edited, repeat_of, target_of
 
 T = TypeVar("T")
 
@@ -55,24 +56,37 @@ class Timers:
         delay_s: float | None = None,
         every_s: float | None = None,
         cron: str | None = None,
-        zone: str = "UTC",
+        zone: str | None = None,
         catch_up: CatchUp = "all",
+        until_ms: int | None = None,
+        times: int | None = None,
+        overlap: Overlap = "allow",
         retry: Mapping[str, Any] | RetryPolicy | None = None,
+        method: Method = "POST",
+        on_failure: Mapping[str, str] | FailureTarget | None = None,
         key: str | None = None,
         caller: Caller | str = "",
         replace: bool = True,
         tx: AnyTransaction | None = None,
         **options: Unpack[JobKeywords],
     ) -> View:
-        """Create or replace a timer: a job in a queue, or a POST to a URL or endpoint.
+        """Create or replace a timer: a job in a queue, or a call of a URL or endpoint.
 
         Args:
             at_ms, delay_s: When the timer fires, or starts to repeat. Past times are due now.
-            every_s, cron: The repetition: an interval, or a cron expression in the zone `zone`.
-                An interval starts at the given time, cron at its first match after it.
+            every_s, cron: The repetition: an interval, or a cron expression in the zone `zone`
+                (default: UTC). An interval starts at the given time, cron at its first match after
+                it.
             catch_up: Which times count that passed during an outage: `all`, `last` or `none`.
+            until_ms, times: When a recurring timer ends: after a time, or after a number of
+                firings.
+            overlap: What happens at a time when the previous firing is unfinished: `allow` fires,
+                `skip` does not, and `queue` fires after it.
             retry: For calls: `pauses_s`, `attempts_max` and `timeout_s`. Default: the policy of the
                 endpoint, then of `Outward`.
+            method: For calls: the HTTP method. A GET request has no body.
+            on_failure: For calls: what receives a message when a call has failed permanently:
+                `{"queue": …}`, `{"url": …}` or `{"endpoint": …}`.
             replace: Whether a timer with the same id is replaced. If not, it must be equal.
             key: Idempotency key: repeated calls create the timer once.
 
@@ -91,11 +105,14 @@ class Timers:
             append_id=append_id,
             retry=read_policy(retry),
             options=options,
+            method=method,
+            on_failure=_read_failure_target(on_failure),
         )
         delay_ms = None if delay_s is None else milliseconds(delay_s, "a delay")
-        repeat = _repeat(every_s, cron, zone)
+        every_ms = None if every_s is None else milliseconds(every_s, "an interval")
+        repeat = repeat_of(every_ms, cron, zone)
         return await self.put(
-            Spec(target, at_ms, delay_ms, repeat, catch_up),
+            Spec(target, at_ms, delay_ms, repeat, catch_up, until_ms, times, overlap),
             id_,
             key=key,
             caller=caller,
@@ -136,12 +153,9 @@ class Timers:
         if not isinstance(spec, Spec):
             raise BadInput(f"a timer needs a `Spec`, not {type(spec).__name__}")
         known_id = self._store.ids.new() if id_ is None else id_
-        if isinstance(spec.target, Call):  # check now rather than when the timer fires
-            admit_headers(spec.target.headers)
-            if spec.target.url:
-                self.admit_url(spec.target.url)
-            if spec.target.headers:
-                await self._key_source.unlock()
+        self._admit(spec)
+        if isinstance(spec.target, Call) and spec.target.headers:
+            await self._key_source.unlock()
 
         trace = tracing.current()
 
@@ -152,6 +166,16 @@ class Timers:
             return await self.part.add(tx, known_id, spec, caller=owner, trace=trace)
 
         return await self._run(fn, tx)
+
+    def _admit(self, spec: Spec) -> None:
+        """Check a call now rather than when the timer fires. Raises `BadInput`."""
+        call = spec.target
+        if isinstance(call, Call):
+            admit_headers(call.headers)
+            if call.url:
+                self.admit_url(call.url)
+            if isinstance(call.on_failure, FailureTarget) and call.on_failure.url:
+                self.admit_url(call.on_failure.url)
 
     def admit_url(self, url: str) -> None:
         """Raise `BadInput` for an invalid URL or, if this process makes the calls, one that is not
@@ -227,6 +251,79 @@ class Timers:
 
         return await self._run(fn, tx)
 
+    async def update(
+        self,
+        id_: str,
+        changes: Mapping[str, Any],
+        *,
+        caller: Caller | str = "",
+        tx: AnyTransaction | None = None,
+    ) -> View:
+        """Change members of a timer, which keeps its id, its number of firings and its history.
+
+        Args:
+            changes: The arguments of `set` to change, by name: `{"cron": "0 9 * * *"}`. Others
+                stay. None means the default. A change of the target or of the schedule replaces
+                the other ways to give it: `every_s` replaces `cron`.
+
+        Raises `NoSuchTimer`, `AlreadyEnded`, `BadInput`.
+        """
+        given = _read_changes(changes)
+        if given.get("headers"):
+            await self.unlock()
+        return await self.update_members(id_, given, caller=caller, tx=tx)
+
+    async def unlock(self) -> None:
+        """Load the server keys, to store headers."""
+        await self._key_source.unlock()
+
+    async def update_members(
+        self,
+        id_: str,
+        changes: Mapping[str, Any],
+        *,
+        caller: Caller | str = "",
+        tx: AnyTransaction | None = None,
+    ) -> View:
+        """Like `update`, with the names of `onceward.webhooks.timers.members` and `delay_ms`."""
+        owner, given = caller_id(caller), dict(changes)
+        delay_ms = given.pop("delay_ms", None)
+        if delay_ms is not None and given.get("due_ms") is not None:
+            raise BadInput("give a timer either a time or a delay, not both")
+
+        async def fn(tx: Transaction) -> View:
+            if delay_ms is not None:
+                given["due_ms"] = tx.ends_ms + delay_ms
+
+            def changed(known: Spec) -> Spec:
+                spec = edited(known, given)
+                self._admit(spec)
+                return spec
+
+            due_ms = given.get("due_ms")
+            return await self.part.update(tx, id_, changed, due_ms=due_ms, caller=owner)
+
+        return await self._run(fn, tx)
+
+    async def pause(
+        self, id_: str, *, caller: Caller | str = "", tx: AnyTransaction | None = None
+    ) -> View:
+        """Pause a timer until it is resumed. A running firing continues. Idempotent. Raises
+        `NoSuchTimer`, `AlreadyEnded`."""
+        owner = caller_id(caller)
+        return await self._run(lambda tx: self.part.pause(tx, id_, caller=owner), tx)
+
+    async def resume(
+        self, id_: str, *, caller: Caller | str = "", tx: AnyTransaction | None = None
+    ) -> View:
+        """Resume a paused timer. Idempotent. Raises `NoSuchTimer`, `AlreadyEnded`.
+
+        A recurring timer skips the times of the pause. A one-time timer that was due during the
+        pause fires now.
+        """
+        owner = caller_id(caller)
+        return await self._run(lambda tx: self.part.resume(tx, id_, caller=owner), tx)
+
     @overload
     async def cancel(
         self,
@@ -275,9 +372,9 @@ class Timers:
 
         return await self._run(fn, tx)
 
-    async def resume(self, caller: str) -> int:
+    async def resume_caller(self, caller: str) -> int:
         """Resume the suspended timers of a caller, given by its id. Returns their number."""
-        resume = partial(self.part.resume, caller=caller)
+        resume = partial(self.part.unsuspend, caller=caller)
         return sum(
             [await self._store.run(partial(resume, id_=id_)) for id_ in await self._ids(caller)]
         )
@@ -312,43 +409,34 @@ class Timers:
         return await (self._store.run(fn) if tx is None else fn(admit_tx(tx)))
 
 
-def target_of(
-    queue: str | None,
-    url: str | None,
-    endpoint: str | None,
-    *,
-    body: Any,
-    headers: dict[str, str],
-    append_id: bool,
-    retry: RetryPolicy | None,
-    options: Mapping[str, Any],
-) -> Target:
-    """Build the target of a timer. `options` are those of its job by name; None means "not
-    specified".
-
-    Raises `BadInput` for conflicting arguments.
-    """
-    if queue is None:
-        # Checks the given arguments, because the resulting options do not show a given default.
-        for name in sorted(OPTION_NAMES - {"attempts_max"}):
-            if options.get(name) is not None:
-                raise BadInput(
-                    f"{name} is only for timers with a queue; this one calls a url or endpoint"
-                )
-        attempts_max = options.get("attempts_max")
-        return Call(url or "", endpoint or "", headers, body, append_id, attempts_max, retry)
-    if url is not None or endpoint is not None:
-        raise BadInput("a timer needs exactly one of queue, url and endpoint")
-    if headers or append_id or retry is not None:
+def _read_failure_target(given: Mapping[str, str] | FailureTarget | None) -> FailureTarget | None:
+    if given is None or isinstance(given, FailureTarget):
+        return given
+    try:
+        return FailureTarget(**given)
+    except TypeError:
         raise BadInput(
-            "headers, append_id and retry are only for timers that call a url or endpoint"
+            f"on_failure must have a queue, a url or an endpoint, not {given!r}"
+        ) from None
+
+
+def _read_changes(changes: Mapping[str, Any]) -> dict[str, Any]:
+    """Changes with the arguments of `set` as changes of members. Raises `BadInput`."""
+    if not isinstance(changes, Mapping):
+        raise BadInput(
+            f"changes must be a mapping of names to values, not {type(changes).__name__}"
         )
-    return Send(queue, body, job_options(options))
-
-
-def _repeat(every_s: float | None, cron: str | None, zone: str) -> Repeat | None:
-    if every_s is not None and cron is not None:
-        raise BadInput("a timer repeats either by every_s or by cron, not both")
-    if cron is not None:
-        return Cron(cron, zone)
-    return None if every_s is None else Interval(milliseconds(every_s, "an interval"), 0)
+    given = dict(changes)
+    for name, member in (("at_ms", "due_ms"), ("delay_s", "delay_ms"), ("every_s", "every_ms")):
+        if name in given:
+            value = given.pop(name)
+            in_ms = value is not None and name != "at_ms"
+            given[member] = milliseconds(value, name) if in_ms else value
+    if "retry" in given:
+        given["retry"] = read_policy(given["retry"])
+    if "on_failure" in given:
+        given["on_failure"] = _read_failure_target(given["on_failure"])
+    for name in given:
+        if name not in MEMBERS | {"delay_ms"}:
+            raise unknown_name(name, sorted(MEMBERS - {"due_ms", "every_ms"}))
+    return given

@@ -137,7 +137,7 @@ async def test_a_timer_is_moved_and_cancelled_until_it_fires() -> None:
     async with serving(apps.make()) as caller:
         now_ms = apps.clock.now_ms()
         await caller.ok("POST", "/v1/timers", {"id": "a", **LATER})
-        moved = await caller.ok("PATCH", "/v1/timers/a", {"delay_ms": 5_000})
+        moved = await caller.ok("POST", "/v1/timers/a/move", {"delay_ms": 5_000})
         assert moved["due_ms"] == now_ms + 5_000
         moved = await caller.ok("PATCH", "/v1/timers/a", {"at": now_ms + 9_000})
         assert moved["left_ms"] == 9_000
@@ -398,7 +398,7 @@ async def test_a_body_that_is_too_large_is_refused() -> None:
 async def test_a_move_to_no_time_is_refused(body: Any, code: str) -> None:
     async with serving() as caller:
         set_ = await caller.ok("POST", "/v1/timers", {"id": "a", **LATER})
-        assert (await caller("PATCH", "/v1/timers/a", body)).verdict == (422, code)
+        assert (await caller("POST", "/v1/timers/a/move", body)).verdict == (422, code)
         assert (await caller.ok("GET", "/v1/timers/a"))["due_ms"] == set_["due_ms"]
 
 
@@ -457,6 +457,9 @@ async def test_timers_can_be_posted_as_they_are_listed() -> None:
         {"id": "c", "url": URL, "cron": "30 2 * * *", "zone": "Europe/Berlin", "catch_up": "last"},
         {"id": "d", "url": URL, "every_ms": 60_000, "append_id": True, "attempts_max": 2},
         {"id": "e", "url": URL, "delay_ms": 1, "retry": {"pauses_ms": [500], "timeout_ms": 9}},
+        {"id": "f", "url": URL, "every_ms": 60_000, "until": 2_000_000_000_000, "times": 9},
+        {"id": "g", "url": URL, "every_ms": 60_000, "overlap": "skip", "method": "PUT"},
+        {"id": "h", "url": URL, "delay_ms": 60_000, "on_failure": {"queue": "alerts"}},
     ]
     async with serving() as caller:
         for one in made:

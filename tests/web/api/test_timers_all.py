@@ -61,7 +61,7 @@ async def test_all_timers_are_listed_page_by_page_and_by_state() -> None:
         long = "x" * (limits.SORT_BYTES_MAX + 1)
         answer = await caller("GET", "/v1/agenda/timers?state=fired")
         assert answer.status == 422
-        assert b"state is not valid: use one of active, suspended, firing, " in answer.body
+        assert b"state is not valid: use one of active, paused, suspended, firing, " in answer.body
         answer = await caller("GET", f"/v1/agenda/timers?after={long}")
         assert answer.verdict == (422, "bad_parameter")
 

@@ -25,7 +25,7 @@ async def post(
     total_s: float = LONG,
 ) -> Answer:
     url = to if isinstance(to, str) else to.url()
-    return await sender.post(url, {}, body, connect_s=connect_s, total_s=total_s)
+    return await sender.send(url, {}, body, connect_s=connect_s, total_s=total_s)
 
 
 async def failure(posting: Coroutine[Any, Any, Answer]) -> Unreachable:

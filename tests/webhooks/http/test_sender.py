@@ -13,7 +13,7 @@ from tests.webhooks.http.posting import LOCAL, LONG, SHORT, failure, post
 
 async def test_a_request_arrives_as_it_was_meant(sender: Sender) -> None:
     async with endpoint(answering(OK)) as there:
-        answer = await sender.post(
+        answer = await sender.send(
             there.url("/hook/ü?a=b#c"),
             {"Content-Type": "text/plain", "webhook-id": "17"},
             b"\x00body",
@@ -66,7 +66,7 @@ ANSWERS = {
 async def test_a_caller_may_name_an_agent_of_its_own(sender: Sender) -> None:
     async with endpoint(answering(OK)) as there:
         headers = {"User-Agent": "mine", "x-1": "ü"}
-        await sender.post(there.url(), headers, b"", connect_s=LONG, total_s=LONG)
+        await sender.send(there.url(), headers, b"", connect_s=LONG, total_s=LONG)
     assert there.requests[0].headers["user-agent"] == "mine"
     assert there.requests[0].headers["x-1"] == "ü"
 
@@ -310,7 +310,7 @@ async def test_headers_that_would_change_the_request_are_refused(
 ) -> None:
     async with endpoint(answering(OK)) as there:
         with pytest.raises(BadInput) as refused:
-            await sender.post(there.url(), headers, b"", connect_s=LONG, total_s=LONG)
+            await sender.send(there.url(), headers, b"", connect_s=LONG, total_s=LONG)
         assert refused.value.code == "bad_header"
         assert there.connections == 0
 
