@@ -76,7 +76,7 @@ lint: $(DEV) ## ruff: rules and format
 	@$(PY) -m ruff check --quiet .
 	@$(PY) -m ruff format --quiet --check . || { $(PY) -m ruff format --diff .; exit 1; }
 
-types: $(DEV) ## mypy --strict on the package and the applications
+types: $(DEV) ## mypy --strict on the package, the applications and the examples
 	@$(PY) -m mypy
 
 prose: ## check texts for people against docs/writing.md

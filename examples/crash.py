@@ -15,6 +15,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from functools import partial
 from pathlib import Path
 from uuid import uuid4
 
@@ -40,8 +41,8 @@ def note(transfer: str) -> tuple[str, str]:
 
 async def transfer(tx: Transaction, id_: str, payer: int, payee: int, amount: int) -> None:
     """One transaction. It is retried if a record that it read has changed before the commit."""
-    tx.put(account(payer), await tx.get(account(payer), int) - amount)
-    tx.put(account(payee), await tx.get(account(payee), int) + amount)
+    tx.put(account(payer), (await tx.get(account(payer), int) or 0) - amount)
+    tx.put(account(payee), (await tx.get(account(payee), int) or 0) + amount)
     tx.put(note(id_), {"payer": payer, "payee": payee, "amount": amount})
 
 
@@ -51,7 +52,7 @@ async def transfer(tx: Transaction, id_: str, payer: int, payee: int, amount: in
 async def work(url: str) -> None:
     async with App(url) as app:
         for start in range(0, ACCOUNTS, 50):
-            await app.run(lambda tx, start=start: open_accounts(tx, range(start, start + 50)))
+            await app.run(partial(open_accounts, numbers=range(start, start + 50)))
         await asyncio.gather(*(call(app) for _ in range(CALLERS)))
 
 
@@ -66,11 +67,7 @@ async def call(app: App) -> None:
         id_ = uuid4().hex
         payer, payee = random.sample(range(ACCOUNTS), 2)
         amount = random.randint(1, 10)
-        await app.run(
-            lambda tx, id_=id_, payer=payer, payee=payee, amount=amount: transfer(
-                tx, id_, payer, payee, amount
-            )
-        )
+        await app.run(partial(transfer, id_=id_, payer=payer, payee=payee, amount=amount))
         sys.stdout.write(f"{id_}\n")  # accepted: from now on it must not be lost
         sys.stdout.flush()
 
@@ -105,7 +102,7 @@ async def audit(url: str) -> tuple[dict[str, dict[str, int]], list[int], float]:
         opening_s = time.monotonic() - started
         transfers = {}
         for last_character in "0123456789abcdef":
-            transfers.update(await app.run(lambda tx, end=last_character: list_notes(tx, end)))
+            transfers.update(await app.run(partial(list_notes, last_character=last_character)))
         balances = await app.run(list_balances)
     return transfers, balances, opening_s
 

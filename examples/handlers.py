@@ -11,6 +11,7 @@ import logging
 from collections import Counter
 from typing import Any
 
+from onceward import App, Job
 from onceward.testing import Handlers, Outcome, SimulationFailed, simulate_many, violated
 
 WORLDS = 40
@@ -34,9 +35,9 @@ class Payments(Handlers):
 class PaymentOutsideAStep(Payments):
     """Wrong: after a crash between the call and the end of the job, the call is repeated."""
 
-    def declare(self, app: Any, outside: Any) -> None:
+    def declare(self, app: App, outside: Any) -> None:
         @app.handler("payments", lease_s=2, attempts_max=0, retry_max_s=2)
-        async def pay(job: Any) -> None:
+        async def pay(job: Job) -> None:
             receipt = await outside.call("pay", job.id, job.body["amount"])
             job.tx.put(("receipt", job.id), receipt)
 
@@ -48,9 +49,9 @@ class PaymentInAStep(Payments):
     keys, use a plain step with `job.id` instead, which leaves no doubt.
     """
 
-    def declare(self, app: Any, outside: Any) -> None:
+    def declare(self, app: App, outside: Any) -> None:
         @app.handler("payments", lease_s=2, attempts_max=0, retry_max_s=2)
-        async def pay(job: Any) -> None:
+        async def pay(job: Job) -> None:
             receipt = await job.step(
                 "pay", outside.call, "pay", job.id, job.body["amount"], at_most_once=True
             )
@@ -74,9 +75,9 @@ class Tickets(Handlers):
 class TicketsCountedOutside(Tickets):
     """Wrong: other jobs read the count between this read and this write."""
 
-    def declare(self, app: Any, outside: Any) -> None:
+    def declare(self, app: App, outside: Any) -> None:
         @app.handler("tickets", lease_s=2, attempts_max=0, retry_max_s=2)
-        async def sell(job: Any) -> str:
+        async def sell(job: Job) -> str:
             left = await outside.get("left", self.seats)
             if left <= 0:
                 return "sold out"
@@ -87,9 +88,9 @@ class TicketsCountedOutside(Tickets):
 class TicketsCountedInside(Tickets):
     """Right: the count is read and written in the job's own transaction."""
 
-    def declare(self, app: Any, outside: Any) -> None:
+    def declare(self, app: App, outside: Any) -> None:
         @app.handler("tickets", lease_s=2, attempts_max=0, retry_max_s=2)
-        async def sell(job: Any) -> str:
+        async def sell(job: Job) -> str:
             left = await job.tx.get(("tickets", "left"))
             left = self.seats if left is None else left
             if left <= 0:
@@ -117,9 +118,9 @@ class Score(Handlers):
 class ScoreReadElsewhere(Score):
     """Wrong: a value read in another transaction may have changed before this one writes."""
 
-    def declare(self, app: Any, outside: Any) -> None:
+    def declare(self, app: App, outside: Any) -> None:
         @app.handler("wins", lease_s=2, attempts_max=0, retry_max_s=2)
-        async def win(job: Any) -> None:
+        async def win(job: Job) -> None:
             key = ("score", job.body["player"])
             score = await app.run(lambda tx: tx.get(key)) or 0
             job.tx.put(key, score + 1)
@@ -128,9 +129,9 @@ class ScoreReadElsewhere(Score):
 class ScoreReadInTheSameTransaction(Score):
     """Right: if the value has changed, the handler runs again."""
 
-    def declare(self, app: Any, outside: Any) -> None:
+    def declare(self, app: App, outside: Any) -> None:
         @app.handler("wins", lease_s=2, attempts_max=0, retry_max_s=2)
-        async def win(job: Any) -> None:
+        async def win(job: Job) -> None:
             key = ("score", job.body["player"])
             score = await job.tx.get(key) or 0
             job.tx.put(key, score + 1)

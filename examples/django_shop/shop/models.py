@@ -9,5 +9,5 @@ class Order(models.Model):
     number = models.CharField(max_length=20, unique=True)
     item = models.CharField(max_length=50)
 
-    def __str__(self):
+    def __str__(self) -> str:
         return self.number
