@@ -24,6 +24,7 @@ asyncio.run(main())
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, Unpack, overload
 
@@ -338,7 +339,9 @@ class App:
             raise BadInput("the application is already running; start it once, or stop it first")
         if self._life.inherited:
             self._renew()
-        async with self._life.starts() as stack:
+        self._life.begin()
+        stack = AsyncExitStack()
+        try:
             await self.engine.open()
             stack.push_async_callback(self.engine.close)
             stack.callback(self.engine.alarms.reset)
@@ -348,6 +351,12 @@ class App:
             await start_processes(self, node, self._declared, self._workers, stack)
             if work:
                 await start_workers(self, self._declared, self._workers)
+        except (Exception, asyncio.CancelledError):
+            await stack.aclose()
+            raise
+        finally:
+            self._life.starting = False
+        self._life.stack = stack
         return self
 
     def _renew(self) -> None:

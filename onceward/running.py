@@ -3,8 +3,8 @@
 import asyncio
 import gc
 import signal
-from collections.abc import AsyncIterator, Callable, Collection
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import Callable, Collection
+from contextlib import AsyncExitStack
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -145,22 +145,11 @@ class Lifetime:
         """Also during the start."""
         return self.stack is not None or self.starting
 
-    @asynccontextmanager
-    async def starts(self) -> AsyncIterator[AsyncExitStack]:
-        """Within this context it starts, in the current event loop. The stack closes what is
-        opened: at its end, or now if an error is raised."""
+    def begin(self) -> None:
+        """Start it in the current event loop."""
         self.starting = True
         self.loop = asyncio.get_running_loop()
         forks.watch(self)
-        stack = AsyncExitStack()
-        try:
-            yield stack
-        except (Exception, asyncio.CancelledError):
-            await stack.aclose()
-            raise
-        finally:
-            self.starting = False
-        self.stack = stack
 
     def must_run(self, alive: bool) -> None:
         """Raise an error unless it runs, its node is alive, and this is its event loop."""
