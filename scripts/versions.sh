@@ -12,7 +12,7 @@ run() {
 	if [ ! -e "$mark" ]; then
 		echo "installing requirements/dev.lock into $folder"
 		"$python" -m venv --clear "$folder" &&
-			"$folder/bin/python" -m pip install -qq --require-hashes -r requirements/dev.lock &&
+			"$folder/bin/python" -m pip install -qq --no-deps --require-hashes -r requirements/dev.lock &&
 			"$folder/bin/python" -m pip install -qq --no-build-isolation --no-deps --editable . &&
 			touch "$mark" || return 1
 	fi
