@@ -17,6 +17,8 @@ from onceward.clock import boot_ns
 # The body of all messages, and the number of order keys.
 BODY: dict[str, Any] = {"text": "x" * 100}
 ORDER_KEYS = 10
+# The children of one parent in the measure `fan_out`.
+CHILDREN = 10_000
 # Plain functions run in this number of threads. With the measure `blocked`, each waits.
 THREADS = 8
 BLOCKED_S = 0.005
@@ -73,6 +75,22 @@ async def measure_tasks(
             for task in tasks:
                 task.cancel()
         figures = summary(took_ns, boot_ns() - start_ns, cpu_seconds() - used_s)
+    return figures
+
+
+async def measure_fan_out(call: Callable[[str, int], Awaitable[object]]) -> Figures:
+    """Run one parent with `CHILDREN` children, after a smaller one. The duration is that of the
+    whole call."""
+    figures: Figures = {}
+    for children in (CHILDREN // 100, CHILDREN):
+        start_ns, used_s = boot_ns(), cpu_seconds()
+        await call(f"parent-{children}", children)
+        passed_ns = boot_ns() - start_ns
+        figures = {
+            "per_second": children / passed_ns * 1e9,
+            **dict.fromkeys(("p50_ms", "p99_ms", "max_ms"), passed_ns / 1e6),
+            "cpu_us": (cpu_seconds() - used_s) / children * 1e6,
+        }
     return figures
 
 

@@ -10,10 +10,12 @@ from benchmarks.measure import BODY, ORDER_KEYS, THREADS, body_of, caller_number
 from benchmarks.punctual import Timer, fires
 from onceward.app import App
 from onceward.store.user_records import UserTransaction
+from onceward.work.children import ChildJob
 
 TIMER_CALLERS = 64
 # Far more than a call takes.
 WAIT_S = 60
+FAN_OUT_S = 300
 FILL_COMMIT = 20
 FILL_CALLERS = 64
 
@@ -41,6 +43,9 @@ class Onceward:
         elif measure in ("threads", "blocked"):
             self.body = body_of(measure)
             self.app.handler("bench", concurrency=max(self.callers, 16))(self._plain)
+        elif measure == "fan_out":
+            self._declare("bench", self._handle)
+            self._declare("parents", self._fan_out)
         elif measure == "ordered":
             self._declare("ordered", self._in_order)
         elif measure == "timers":
@@ -89,6 +94,17 @@ class Onceward:
             receipt = await self.app.send("ordered", body, key=name, order_key=str(key))
         job = await self.app.wait(receipt.id, WAIT_S)
         assert job.state == "succeeded", job.history
+
+    async def _fan_out(self, job: Any) -> int:
+        found = await job.gather(*[ChildJob("bench", BODY) for _ in range(job.body)])
+        assert found == ["x"] * job.body
+        return len(found)
+
+    async def fan_out(self, name: str, children: int) -> None:
+        """Run a parent with that many children in the same process."""
+        receipt = await self.app.send("parents", children, key=name)
+        job = await self.app.wait(receipt.id, FAN_OUT_S)
+        assert job.result == children, job.state
 
     async def lock(self, name: str) -> None:
         """Acquire and release an uncontended lock."""

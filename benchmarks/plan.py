@@ -11,6 +11,7 @@ from typing import Any
 
 from benchmarks.figures import Case, Side
 from benchmarks.machine import ECHO_MANY, SYNCS
+from benchmarks.measure import CHILDREN
 from benchmarks.workshop import (
     GRACE_S,
     ROOT,
@@ -88,7 +89,8 @@ class Stepped(Contender):
         size = entry.case.size
         filled = workshop.filled(self.python, self.side, self.where, size) if size else None
         with workshop.place(self.where, filled) as url:
-            return step(self.python, self.side, entry.measure, url, entry.callers, seconds, size)
+            options = url, entry.callers, seconds, size, entry.bound_s
+            return step(self.python, self.side, entry.measure, *options)
 
 
 @dataclass
@@ -143,6 +145,8 @@ class Entry:
     contenders: list[Contender]
     callers: int = 1
     quick: bool = True
+    bound_s: float = 0.0
+    """The time limit of a run; 0: depends on the seconds that it measures."""
 
 
 def ours(name: str = "onceward", where: str = "sqlite") -> Stepped:
@@ -216,6 +220,10 @@ def restate() -> Contender:
         quick=False,
         ahead=("Its server is compiled and uses the second core. Onceward is Python on one core."),
     )
+
+
+def fan_out() -> list[Contender]:
+    return [ours(where="postgres"), side("DBOS", "peers:DBOSFanOut", "postgres")]
 
 
 def objects(*, quick: bool = True) -> Contender:
@@ -394,6 +402,19 @@ def all_entries() -> Iterable[Entry]:
         unit="jobs per second",
     )
     yield Entry(case, "ordered", [ours(), temporal(), restate(), objects()], 100)
+    about = (
+        f"One job starts {CHILDREN:,} children, waits for them without a worker, and gets their "
+        "results. The figure counts the whole time."
+    )
+    for where, contenders in (("SQLite", [ours(), temporal()]), ("PostgreSQL", fan_out())):
+        case = Case(
+            f"fan-out-{where.lower()}",
+            f"{CHILDREN:,} children of one job on {where}",
+            about,
+            "fan-out",
+            unit="children per second",
+        )
+        yield Entry(case, "fan_out", contenders, 64, quick=False, bound_s=300)
     for measure, callers, what in (
         ("lock", 100, "uncontended locks"),
         ("contend", 16, "one contended lock"),

@@ -16,7 +16,13 @@ import os
 import sys
 from typing import Any
 
-from benchmarks.measure import Figures, measure_tasks, measure_threads, memory_mib
+from benchmarks.measure import (
+    Figures,
+    measure_fan_out,
+    measure_tasks,
+    measure_threads,
+    memory_mib,
+)
 from benchmarks.punctual import measure_punctuality
 
 TIMERS_PER_SECOND = 200
@@ -30,6 +36,8 @@ async def run_tasks(side: Any, measure: str, callers: int, seconds: float, size:
         if measure == "fill":
             await side.fill(size)
             figures: Figures = {}
+        elif measure == "fan_out":
+            figures = await measure_fan_out(side.fan_out)
         elif measure == "timers":
             count = max(int(TIMERS_PER_SECOND * seconds), 1)
             figures = await measure_punctuality(side, count, seconds)

@@ -2,7 +2,8 @@
 
 `accept` starts a workflow without workers. `work` waits for one that a worker runs. `ordered` uses
 a workflow for each key, which processes updates one after the other. A timer is a workflow with a
-delay.
+delay. `fan_out` splits the work into child workflows of 500 activities each, as the documentation
+of Temporal recommends: a workflow can have at most 2,000 of either in progress.
 """
 
 import asyncio
@@ -16,9 +17,10 @@ from benchmarks.measure import BODY, ORDER_KEYS, caller_number
 from benchmarks.servers import Server, free_port
 
 CALLERS = 64
+CHUNK = 500
 READY_S = 30.0
 try:
-    from temporalio import workflow
+    from temporalio import activity, workflow
 except ImportError:  # only its name and its guarantee are needed
     workflow = None  # type: ignore[assignment]
 else:
@@ -28,6 +30,30 @@ else:
         @workflow.run
         async def run(self, body: Any) -> str:
             return str(body["text"][:1])
+
+    @activity.defn
+    async def item(body: Any) -> str:
+        return str(body["text"][:1])
+
+    @workflow.defn(sandboxed=False)
+    class Chunk:
+        @workflow.run
+        async def run(self, items: int) -> int:
+            limit = timedelta(seconds=60)
+            calls = [
+                workflow.execute_activity(item, BODY, start_to_close_timeout=limit)
+                for _ in range(items)
+            ]
+            assert await asyncio.gather(*calls) == ["x"] * items
+            return items
+
+    @workflow.defn(sandboxed=False)
+    class FanOut:
+        @workflow.run
+        async def run(self, items: int) -> int:
+            chunks = [min(CHUNK, items - first) for first in range(0, items, CHUNK)]
+            calls = [workflow.execute_child_workflow(Chunk.run, chunk) for chunk in chunks]
+            return sum(await asyncio.gather(*calls))
 
     @workflow.defn(sandboxed=False)
     class Fire:
@@ -58,7 +84,8 @@ class Temporal:
     durable = (
         "accept: the workflow is in the SQLite file of the dev server (WAL, "
         "synchronous=full); work: its start, task and result are synced; ordered: "
-        "each update is synced; an interrupted task is retried"
+        "each update is synced; an interrupted task is retried; fan-out: the start and result of "
+        "each activity are synced"
     )
 
     def __init__(self, url: str, callers: int) -> None:
@@ -83,7 +110,8 @@ class Temporal:
             made = Worker(
                 self.client,
                 task_queue="bench",
-                workflows=[Handle, Fire, Line],
+                workflows=[Handle, Fire, Line, Chunk, FanOut],
+                activities=[item],
                 max_concurrent_workflow_tasks=200,
                 max_concurrent_workflow_task_polls=10,
             )
@@ -114,6 +142,12 @@ class Temporal:
     async def ordered(self, name: str) -> None:
         line = self.lines[caller_number(name) % ORDER_KEYS]
         assert await line.execute_update(Line.handle, BODY) > 0
+
+    async def fan_out(self, name: str, children: int) -> None:
+        found = await self.client.execute_workflow(
+            FanOut.run, children, id=name, task_queue="bench"
+        )
+        assert found == children
 
     async def set(self, timers: list[punctual.Timer]) -> None:
         from time import time

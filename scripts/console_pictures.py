@@ -27,12 +27,21 @@ DESKTOP, PHONE = {"width": 1280, "height": 1000}, {"width": 390, "height": 844}
 SHOWN = {
     "console.png": ("", DESKTOP, "light"),
     "console-dark.png": ("", DESKTOP, "dark"),
-    "console-job.png": ("job", {**DESKTOP, "height": 620}, "light"),
+    "console-job.png": ("job", {**DESKTOP, "height": 880}, "light"),
+    "console-timeline.png": ("catalogue", {**DESKTOP, "height": 1060}, "light"),
     "console-phone.png": ("", PHONE, "dark"),
 }
 ALL = [
     *("queues", "queues/orders", "queues/orders?tab=failed", "queues/parcels?tab=senders"),
-    *("queues/orders?tab=settings", "doubt", "job", "timers", "timers?tab=all", "timers?tab=new"),
+    *(
+        "queues/orders?tab=settings",
+        "doubt",
+        "job",
+        "catalogue",
+        "timers",
+        "timers?tab=all",
+        "timers?tab=new",
+    ),
     *("endpoints", "timers/carrier-pickup", "rooms", "rooms/warehouse", "locks/label-printer"),
     *("tables", "tables/canteen"),
     *("settings", ""),
@@ -51,6 +60,7 @@ def traffic(server: ServerProcess) -> Iterator[threading.Event]:
         async with Client(server.url) as client, client.live(token="dev:ann") as live:
             shop = Shop(server)
             await shop.fill(client)
+            await client.send("catalogues", {"pages": 100, "takes_s": 0.8}, key="catalogue-7")
             await live.join("warehouse")
             async with client.live(token="dev:bob") as other:
                 await other.join("warehouse")
@@ -102,13 +112,14 @@ def take(
     browser: Any, state: Any, server: ServerProcess, path: str, size: Any, scheme: str, to: Path
 ) -> None:
     with visiting(browser, storage_state=state, viewport=size, color_scheme=scheme) as page:
-        page.goto(f"{server.url}/#/{'queues' if path in ('job', 'doubt') else path}")
-        if path == "job":
-            page.get_by_label("Find a job").fill("order-1042")
+        page.goto(f"{server.url}/#/{'queues' if path in ('job', 'catalogue', 'doubt') else path}")
+        if path in ("job", "catalogue"):
+            key = "order-1042" if path == "job" else "catalogue-7"
+            page.get_by_label("Find a job").fill(key)
             page.get_by_role("button", name="Search", exact=True).click()
-            page.get_by_text("Key order-1042").wait_for()
-            page.get_by_role("link", name="order-1042").first.click()
-            page.locator(".story .effects").wait_for()
+            page.get_by_text(f"Key {key}").wait_for()
+            page.get_by_role("link", name=key).first.click()
+            page.locator(".story .effects" if path == "job" else ".timeline").wait_for()
         elif path == "doubt":
             page.goto(f"{server.url}/#/queues/orders?tab=failed")
             page.get_by_role("link", name="Settle").first.click()

@@ -92,6 +92,7 @@ def example_keys() -> list[Key]:
         schedule.events_key(ID),
         children.family_key(ID, 1),
         children.child_key(ID, 1, 0),
+        children.past_key(ID, 1, 0, MS),
         (schedule.failed_partition("q"), keys.join(MS, ID)),
         *(dedupe_key("q", CALLER, NAME), dedupe_key("q", CALLER, "k" * 1_000)),
         *(locks.head_key(NAME, SLOTS), locks.hold_key(NAME, 1, SLOTS)),

@@ -425,6 +425,18 @@ export interface JobChild {
   queue: string;
   state: string;
   reason: string;
+  createdMs: number;
+  /** The start of its current or last attempt; 0: none, or none since it waits. */
+  startedMs: number;
+  endedMs: number;
+}
+
+/** The number of children of a job, by state. */
+export interface JobChildCounts {
+  /** The number of children that the job asked for, created or not. */
+  total: number;
+  /** The number in each state. If many children have not ended, these are counted as `open`. */
+  states: Record<string, number>;
 }
 
 /** Children of a job, in the order in which it has asked for them. */
@@ -466,6 +478,10 @@ export interface JobHistory {
   steps: JobStep[];
   cause: JobEffect | null;
   effects: JobEffect[];
+  /** Its waits, attempts and steps, by their start. */
+  timeline: JobSpan[];
+  /** The job that has created it as a child. */
+  parent: JobEffect | null;
 }
 
 /** The state of a job after a change. */
@@ -498,6 +514,28 @@ export interface JobSettlement {
   reason: string;
 }
 
+/** A span of time in the life of a job. */
+export interface JobSpan {
+  /**
+   * What the job did: `scheduled` (its delay), `queued`, `attempt`, `step`, `sleep`, `event`,
+   * `children`, `backoff`, `failed` (until an operator retried it), or `unknown`.
+   */
+  kind: string;
+  /** Of a step or an event: its name; of children: the number of the call. */
+  name: string;
+  startMs: number;
+  /** 0: it has not ended. */
+  endMs: number;
+  attempt: number;
+  /**
+   * Of an attempt: `running`, `succeeded`, `failed`, `cancelled`, or `released` to wait. Of a
+   * step: `done`, or `intended`: the outcome is unknown.
+   */
+  state: string;
+  /** Of a wait that has not ended: the latest time of its end; 0 without one. */
+  untilMs: number;
+}
+
 /** A step of a job that has not ended. */
 export interface JobStep {
   name: string;
@@ -506,6 +544,9 @@ export interface JobStep {
   result: any;
   untilMs: number;
   attempt: number;
+  startedMs: number;
+  /** The time of its call; 0 if it is unknown. */
+  endedMs: number;
 }
 
 /** A job in a list. */
@@ -1528,6 +1569,8 @@ export interface JobsChildrenOptions extends CallOptions {
   after?: string;
   /** The maximum number of entries in the response. [50] */
   limit?: number;
+  /** The state of the children: one in which they ended, or `open`; default: any. */
+  state?: "succeeded" | "failed" | "cancelled" | "open";
 }
 
 /** Options of `jobs.settle`. */
@@ -2282,6 +2325,12 @@ export interface Operations {
     children(id: string, options?: JobsChildrenOptions): Promise<JobChildren>;
     /** Iterate over the entries of all pages of `children`. */
     iterateChildren(id: string, options?: JobsChildrenOptions): AsyncIterableIterator<JobChild>;
+    /**
+     * Count the children of a job.
+     *
+     * @param id The id of the job.
+     */
+    countChildren(id: string, options?: CallOptions): Promise<JobChildCounts>;
     /**
      * Settle a step in doubt.
      *

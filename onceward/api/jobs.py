@@ -7,6 +7,16 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from onceward import limits
+from onceward.api.job_history import (
+    JobAttempt,
+    JobChange,
+    JobChild,
+    JobChildCounts,
+    JobEffect,
+    JobSettlement,
+    JobSpan,
+    JobStep,
+)
 from onceward.api.messages import Wait, WaitMs
 from onceward.api.operation import Body, Operation, Query
 from onceward.conversion import Converter
@@ -156,19 +166,8 @@ class ListChildren(Query):
     """The cursor of the next page."""
     limit: Annotated[int, Meta(ge=1, le=limits.LIST_MAX)] = 50
     """The maximum number of entries in the response."""
-
-
-class JobChild(msgspec.Struct):
-    """A child of a job."""
-
-    id: str
-    call: int
-    """The call of the handler that created it, from 1."""
-    index: int
-    """Its position in that call, from 0."""
-    queue: str
-    state: str
-    reason: str = ""
+    state: Literal["succeeded", "failed", "cancelled", "open"] | UnsetType = UNSET
+    """The state of the children: one in which they ended, or `open`; default: any."""
 
 
 class JobChildren(msgspec.Struct):
@@ -193,47 +192,6 @@ class JobLease(msgspec.Struct):
     """The end of a lease."""
 
     lease_until_ms: int
-
-
-class JobAttempt(msgspec.Struct):
-    """An attempt that has failed."""
-
-    attempt: int
-    ended_ms: int
-    worker: str
-    reason: str
-    """The error."""
-    type: str = ""
-    """The type of the error; empty if the worker did not send it."""
-    traceback: str = ""
-    """The end of its traceback; only of the last attempts."""
-
-
-class JobChange(msgspec.Struct):
-    """A change of a job by an operator, its sender or code of the application."""
-
-    at_ms: int
-    kind: str
-    """retried, settled or cancelled."""
-    by: str
-    """The id of the caller; empty: code of the application."""
-    reason: str = ""
-    """The error before a retry, the reason of a settlement or of a cancellation."""
-    step: str = ""
-    """The settled step."""
-    outcome: str = ""
-    """Of a settled step: done or not done."""
-
-
-class JobSettlement(msgspec.Struct):
-    """The outcome of a step in doubt, as an operator has entered it."""
-
-    settled_ms: int
-    step: str
-    done: bool
-    by: str
-    """The id of the caller; empty: code of the application."""
-    reason: str
 
 
 class Job(JobOptionsView, frozen=True):
@@ -410,29 +368,6 @@ class JobPage(msgspec.Struct):
     """The cursor of the next page, for the parameter `after`."""
 
 
-class JobStep(msgspec.Struct):
-    """A step of a job that has not ended."""
-
-    name: str
-    state: str
-    """done, asleep, or intended: the outcome is unknown."""
-    result: Any = None
-    until_ms: int = 0
-    attempt: int = 0
-
-
-class JobEffect(msgspec.Struct):
-    """An effect of a job, or the cause of a job."""
-
-    kind: str
-    """step, job, timer, room or record."""
-    name: str
-    caller: str = ""
-    queue: str = ""
-    state: str = ""
-    """The current state of a job; gone, if it was removed."""
-
-
 class JobHistory(msgspec.Struct):
     """A job with its steps, its cause and its effects."""
 
@@ -446,6 +381,10 @@ class JobHistory(msgspec.Struct):
     steps: list[JobStep]
     cause: JobEffect | None
     effects: list[JobEffect]
+    timeline: list[JobSpan] = msgspec.field(default_factory=list)
+    """Its waits, attempts and steps, by their start."""
+    parent: JobEffect | None = None
+    """The job that has created it as a child."""
 
 
 _TOKEN = ("no_such_job", "stale_token")
@@ -553,6 +492,16 @@ CHILDREN = Operation(
     scope="work | manage:{queue of the job}",
     query=ListChildren,
     response=JobChildren,
+    errors=("no_such_job",),
+)
+
+COUNT_CHILDREN = Operation(
+    name="jobs.count_children",
+    method="GET",
+    path="/v1/jobs/{id}/children/count",
+    summary="Count the children of a job",
+    scope="work | manage:{queue of the job}",
+    response=JobChildCounts,
     errors=("no_such_job",),
 )
 

@@ -12,6 +12,7 @@ from onceward.api.messages import Receipt
 from onceward.api.queues import ChangedJobs
 from onceward.cli.calls import add_server_options, call, connect
 from onceward.cli.display import Display, print_json
+from onceward.cli.job_report import JobReport, report
 from onceward.cli.options import read_json
 from onceward.cli.parser import Parser
 from onceward.errors import BadInput
@@ -44,7 +45,7 @@ class Behaviour(NamedTuple):
     """A sentence about its exit codes."""
 
 
-def _job_exit(found: Receipt | Job) -> int:
+def _job_exit(found: Receipt | Job | JobReport) -> int:
     if found.state == "succeeded":
         return 0
     return _NOT_SUCCEEDED if found.state in ENDED else _NOT_IN_TIME
@@ -63,8 +64,11 @@ async def _send(client: "RecordingClient", given: dict[str, Any], _: argparse.Na
     return receipt
 
 
-async def _get_job(client: "RecordingClient", given: dict[str, Any], _: argparse.Namespace) -> Job:
-    return await client.jobs.wait(given["id"], given.get("wait_s", 0.0))
+async def _get_job(
+    client: "RecordingClient", given: dict[str, Any], namespace: argparse.Namespace
+) -> Job | JobReport:
+    job = await client.jobs.wait(given["id"], given.get("wait_s", 0.0))
+    return job if namespace.json else await report(client, job)
 
 
 def _add_settle(parser: Parser) -> None:

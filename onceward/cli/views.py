@@ -7,7 +7,8 @@ from typing import Any, get_args
 import msgspec
 
 from onceward.api.endpoints import CreatedEndpoint, Endpoint
-from onceward.api.jobs import Job, JobAttempt, JobChange, JobHistory, JobOutcome, JobSummary, State
+from onceward.api.job_history import JobAttempt, JobChange, JobChild
+from onceward.api.jobs import Job, JobHistory, JobOutcome, JobSummary, State
 from onceward.api.keys import CreatedKey
 from onceward.api.locks import Lock
 from onceward.api.messages import MessageVerdict, Receipt
@@ -19,6 +20,7 @@ from onceward.api.tables import Ending, Place, Table, Waiter
 from onceward.api.timers import CreatedTimer, Timer
 from onceward.cli.calls import CURSORS, cursor_of
 from onceward.cli.display import Cell, print_facts, print_json, print_note, print_table, width
+from onceward.cli.job_report import JobReport, span_rows, waits_for
 from onceward.job_options import JobOptions
 
 # Numbers from here on are points in time (2020), smaller ones are durations of up to 50 years.
@@ -269,6 +271,37 @@ def _job_facts(job: Job) -> Iterable[tuple[str, str]]:
         yield name, text
     if job.history and job.history[-1].traceback:
         yield "traceback", job.history[-1].traceback
+
+
+def _show_report(found: JobReport) -> None:
+    print_facts(_job_facts(found.job))
+    print_facts([("waits for", waits_for(found))])
+    rows: list[list[Cell]] = [
+        [f"+{shown_duration(start_ms)}", name, shown_duration(took_ms), bar]
+        for start_ms, name, took_ms, bar in span_rows(found)
+    ]
+    if rows:
+        print()
+        print_table(["start", "timeline", "duration", "bar"], rows)
+    if found.parent is not None:
+        print()
+        print_facts([("parent", f"{found.parent.name} {found.parent.queue} {found.parent.state}")])
+    if found.counts is not None and found.counts.total:
+        states = ", ".join(f"{count:,} {state}" for state, count in found.counts.states.items())
+        print()
+        print_facts([("children", f"{found.counts.total:,}: {states}")])
+        children: list[list[Cell]] = [
+            [f"{one.call}.{one.index}", one.id, one.queue, one.state, _took(one), one.reason]
+            for one in found.children
+        ]
+        print_table(["child", "id", "queue", "state", "duration", "reason"], children)
+        if found.counts.total > len(children):
+            print_note(f"All of them: `onceward jobs children {found.job.id} --limit 1000`")
+
+
+def _took(child: JobChild) -> str:
+    ended = child.started_ms and child.ended_ms
+    return shown_duration(child.ended_ms - child.started_ms) if ended else ""
 
 
 def _attempts(job: Job | JobSummary) -> str:
@@ -543,6 +576,7 @@ _VIEWS: dict[type, Callable[[Any], None]] = {
     Overview: _show_overview,
     RoomSnapshot: _show_snapshot,
     Job: lambda job: print_facts(_job_facts(job)),
+    JobReport: _show_report,
     Queue: lambda queue: print_facts(_queue_facts(queue)),
     Timer: lambda timer: print_facts(_timer_facts(timer)),
     Endpoint: lambda endpoint: print_facts(_endpoint_facts(endpoint)),

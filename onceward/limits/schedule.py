@@ -41,6 +41,8 @@ TRACEBACK_BYTES_MAX = 4_000
 TRACEBACKS_BYTES_MAX = 8_000  # in a job's record: those of its last attempts
 CHANGES_MAX = 10  # the last retries and cancellations in a job's record
 CHANGES_BYTES_MAX = 3_000
+RUNS_MAX = 20  # the last runs in a job's record, besides the current one
+RUNS_BYTES_MAX = 3_000
 SETTLEMENTS_MAX = 5  # the last settlements in a job's record
 SETTLEMENTS_BYTES_MAX = 5_000
 SETTLEMENT_REASON_CHARS_MAX = 500
@@ -109,7 +111,7 @@ ACTIVITY_S = 1.0
 ACTIVITY_SAMPLES = 600
 # The effects in a job's record: their number and bytes.
 EFFECTS_MAX = 20
-EFFECTS_BYTES_MAX = 1_500
+EFFECTS_BYTES_MAX = 2_100
 
 # How long a worker pauses after a failed claim, at first; how many renewals it attempts per lease
 # after a failure.
@@ -147,6 +149,8 @@ QUARANTINED_BYTES = 65_536
 FAMILY_CHILDREN_MAX = 100_000
 FAMILY_ANY_MAX = 100
 FAMILIES_MAX = 1_000
+FAMILY_READ_MAX = 10_000  # entries that a page of children reads
+FAMILY_STATES_MAX = 1_000  # children whose exact states are counted, if they have not ended
 FAMILY_REPORT_MS = 10
 # The exceptions of concurrent steps and waits of a job that are attributed to it.
 RAISED_MAX = 100

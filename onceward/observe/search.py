@@ -17,6 +17,7 @@ from onceward.errors import OncewardError
 from onceward.job_options import NO_OPTIONS, JobOptions, shown_options
 from onceward.json_values import decode
 from onceward.schedule import Dedupe, job_partition, state_of
+from onceward.schedule.records import Run
 from onceward.store import Store
 
 _JOB = "#job"
@@ -38,6 +39,13 @@ class Line(msgspec.Struct):
     dedupe: Dedupe | None = None
     ended_ms: int = 0
     caller: str = ""
+    started_ms: int = 0
+    runs: list[Run] = []
+
+    @property
+    def last_started_ms(self) -> int:
+        """The start of the current or last run; 0 without one."""
+        return self.started_ms or (self.runs[-1].started_ms if self.runs else 0)
 
     @property
     def state(self) -> str:

@@ -3,7 +3,8 @@
 A *family* is the children of one call of `job.gather` or `job.wait_any`. It has a record, and each
 child has an entry beside it, which the commit that ends the child fills in. So children that end at
 once write no shared record. The same commit adds a due entry for the parent; children that end
-within `REPORT_MS` share it. `onceward.work.children` acts on it.
+within `REPORT_MS` share it. `onceward.work.children` acts on it. When the parent has ended, it
+replaces the entries by records of many children, which are kept as long as the parent.
 """
 
 from typing import Any
@@ -56,6 +57,14 @@ class Child(msgspec.Struct, omit_defaults=True):
     reason: str = ""
 
 
+class PastChild(msgspec.Struct, array_like=True, frozen=True):
+    """A child of a job that has ended."""
+
+    index: int
+    id: str
+    state: str
+
+
 def family_partition(parent: str) -> str:
     return family_partition_of(slot_of(parent))
 
@@ -70,6 +79,16 @@ def family_key(parent: str, number: int) -> Key:
 
 def child_key(parent: str, number: int, index: int) -> Key:
     return family_partition(parent), f"{parent}#{number:04d}#{index:06d}"
+
+
+def past_key(parent: str, number: int, index: int, now_ms: int) -> Key:
+    """The record of some children of a job that has ended; `index` is the first one's. A child that
+    ends again, because it was retried, is in a later record."""
+    return past_partition(parent), keys.join(parent, f"{number:04d}", f"{index:06d}", now_ms)
+
+
+def past_partition(parent: str) -> str:
+    return f"children#{slot_of(parent):04d}"
 
 
 def number_of(waits: str) -> int | None:

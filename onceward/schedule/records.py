@@ -43,6 +43,19 @@ class Attempt(msgspec.Struct, frozen=True, array_like=True):
     """The traceback, if the attempt is one of the last ones."""
 
 
+class Run(msgspec.Struct, frozen=True, array_like=True):
+    """The time between a lease of a job and the end of that lease."""
+
+    attempt: int
+    due_ms: int
+    """When the job could have started."""
+    started_ms: int
+    ended_ms: int
+    then: str = ""
+    """How it ended: `failed`, or what the job waits for since: `time`, `event NAME` or `children
+    NUMBER`; empty if the worker gave it back."""
+
+
 class ErrorDetails(NamedTuple):
     """The error of an attempt, besides its message."""
 
@@ -86,6 +99,9 @@ class Effect(msgspec.Struct, frozen=True, array_like=True):
     """Its id, or the key of the record."""
     caller: str = ""
     """The owner of a timer."""
+    started_ms: int = 0
+    ended_ms: int = 0
+    """The time of a step; 0 for other effects."""
 
 
 class Parent(msgspec.Struct, frozen=True, array_like=True):
@@ -186,6 +202,10 @@ class Job(msgspec.Struct, OptionAttributes, omit_defaults=True):
     """Whether its attempts have created children."""
     evented: bool = False
     """Whether it was sent events, which are deleted when it ends."""
+    started_ms: int = 0
+    """The start of its current run, or of the one in which it ended."""
+    runs: list[Run] = []
+    """The last runs before that one."""
     quarantined: bool = False
     """Whether it replaces an unreadable record; the body is the readable part of that record."""
     trace: Trace | None = None
@@ -195,6 +215,13 @@ class Job(msgspec.Struct, OptionAttributes, omit_defaults=True):
     def state(self) -> str:
         """The public state: one of `onceward.api.jobs.State`."""
         return state_of(self.stage, self.attempt)
+
+    def end_run(self, now_ms: int, then: str = "") -> None:
+        """Add the current run to the earlier ones, as many as fit into a record."""
+        if self.started_ms:
+            run = Run(self.attempt, self.due_ms, self.started_ms, now_ms, then)
+            self.runs = _latest([*self.runs, run], limits.RUNS_MAX, limits.RUNS_BYTES_MAX)
+            self.started_ms = 0
 
 
 class Intent(msgspec.Struct):

@@ -78,3 +78,8 @@ def retry_pause_ms(settings: QueueSettings, attempt: int, fraction: float) -> in
     doublings = min(max(attempt - 1, 0), 40)
     pause_ms = min(settings.retry_first_ms << doublings, settings.retry_max_ms)
     return pause_ms // 2 + int(fraction * (pause_ms - pause_ms // 2))
+
+
+def kept_until_ms(now_ms: int, retention_ms: int | None) -> int | None:
+    """When a record expires; None: never."""
+    return None if retention_ms is None else now_ms + retention_ms

@@ -56,7 +56,7 @@ from onceward.schedule.records import (
     slot_of,
     steps_key,
 )
-from onceward.schedule.settings import Lookup, default_settings, retry_pause_ms
+from onceward.schedule.settings import Lookup, default_settings, kept_until_ms, retry_pause_ms
 from onceward.schedule.waiting import (
     become_head,
     leave_gate,
@@ -339,6 +339,7 @@ class Schedule:
         job = await self.held(tx, id_, token)
         waits = "" if 0 < due_ms <= tx.now_ms else waits  # its time limit may have passed
         await self._unlease(tx, id_, job, leave=bool(waits) or due_ms > tx.now_ms)
+        job.end_run(tx.now_ms, waits or ("time" if due_ms > tx.now_ms else ""))
         job.attempt, job.uncounted = job.attempt - 1, job.uncounted + 1
         job.waits = waits
         job.due_ms = max(job.due_ms, due_ms or (limits.KEY_NUMBER_MAX if waits else 0))
@@ -547,6 +548,7 @@ class Schedule:
     def _note(
         self, tx: Transaction, job: Job, reason: str, details: ErrorDetails = NO_DETAILS
     ) -> None:
+        job.end_run(tx.now_ms, "failed")
         job.reason = reason_text(reason)
         over = Attempt(job.attempt, tx.now_ms, job.worker, job.reason, *details)
         job.history = latest([*job.history, over])
@@ -566,7 +568,7 @@ class Schedule:
             if job.queue in self.on_failed:
                 await self.on_failed[job.queue](tx, id_, job)
         else:
-            expires_at_ms = _until(tx.now_ms, settings.job_retention_ms)
+            expires_at_ms = kept_until_ms(tx.now_ms, settings.job_retention_ms)
             if job.stepped:
                 tx.delete(steps_key(id_))
             if job.evented:
@@ -574,7 +576,7 @@ class Schedule:
             if job.dedupe is not None:
                 # Key retention starts at the end of the job, so that late jobs are deduplicated as
                 # well.
-                known_until_ms = _until(tx.now_ms, settings.key_retention_ms)
+                known_until_ms = kept_until_ms(tx.now_ms, settings.key_retention_ms)
                 accepted = Accepted(id_, job.dedupe.fingerprint, stage)
                 key = (job.dedupe.partition, job.dedupe.sort)
                 tx.put(key, accepted, expires_at_ms=known_until_ms)
@@ -655,6 +657,7 @@ class Schedule:
         until_ms = tx.now_ms + lease_ms
         job.stage = "running"
         job.attempt += 1
+        job.started_ms = tx.now_ms
         job.token = self._ids.token(8)
         if local and self.process:
             job.token += f"~{self.process}"
@@ -693,7 +696,3 @@ async def _intends(tx: Transaction, id_: str, job: Job) -> bool:
     """Whether a step of the job was started at most once and has no result."""
     steps = await tx.get(steps_key(id_), dict[str, Intent]) if job.stepped else None
     return any(step.intent and not step.done for step in (steps or {}).values())
-
-
-def _until(now_ms: int, retention_ms: int | None) -> int | None:
-    return None if retention_ms is None else now_ms + retention_ms

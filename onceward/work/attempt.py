@@ -380,8 +380,7 @@ class Attempt:
         if self.handler.result is not None:
             result = self.handler.result.plain(result, "result")
         if job.steps or tx is not None:
-            steps = [name for name, step in (job.steps or {}).items() if not step.read]
-            effects = effects_of(steps, tx.written if tx is not None else [])
+            effects = effects_of(job.steps or {}, tx.written if tx is not None else [])
         if tx is not None:
             await self._schedule.complete(tx, claim.id, claim.token, result, effects)
             await self._store.end(tx)

@@ -4,6 +4,7 @@ A family is created in as many commits as it needs; its record counts the childr
 interrupted attempt continues where it was. See `onceward.schedule.children` for the records.
 """
 
+from collections import defaultdict
 from collections.abc import Sequence
 from functools import partial
 from hashlib import blake2b
@@ -23,15 +24,18 @@ from onceward.schedule.children import (
     ENDED,
     Child,
     Family,
+    PastChild,
     child_key,
     family_key,
     family_partition,
     number_of,
+    past_key,
     ring,
 )
 from onceward.schedule.records import Job, Parent
+from onceward.schedule.settings import kept_until_ms
 from onceward.store import Store
-from onceward.store.transaction import Row, Transaction
+from onceward.store.transaction import Transaction
 
 T_co = TypeVar("T_co", covariant=True)
 
@@ -40,7 +44,7 @@ _ADVANCE = 400
 # The family, and a job, its entry, its order key, its limit key and its entry as a child.
 _CREATE_WRITES = 5
 # After this many writes, a commit that cancels children has room for one more, and a few others.
-_CLEAN_WRITES = limits.COMMIT_WRITES_MAX - EXPIRE_WRITES - 6
+_CLEAN_WRITES = limits.COMMIT_WRITES_MAX - EXPIRE_WRITES - 8
 FOLD_WRITES = limits.COMMIT_WRITES_MAX
 
 
@@ -226,7 +230,7 @@ class Children:
         job = await tx.get(job_key(id_), Job)
         number = number_of(job.waits) if job is not None and job.stage == "waiting" else None
         if job is None or job.stage in ("succeeded", "cancelled"):
-            more = await self._clean(tx, id_)
+            more = await self._clean(tx, id_, job)
         elif job.stage == "failed":
             more = await self._stop(tx, id_)
         elif number is not None:
@@ -282,13 +286,16 @@ class Children:
             number += 1
         return False
 
-    async def _clean(self, tx: Transaction, id_: str) -> bool:
-        """Cancel the children of a parent that has ended, and remove their entries, up to the size
-        of a commit. Returns whether there may be more."""
+    async def _clean(self, tx: Transaction, id_: str, job: Job | None) -> bool:
+        """Cancel the children of a parent that has ended, and replace their entries by a record for
+        its history, up to the size of a commit. Returns whether there may be more."""
         start, end = keys.below(id_)
         partition, most = family_partition(id_), tx.size + _CLEAN_WRITES
         found = [(partition, sort) for sort in await tx.sorts(partition, _PAGE, start)]
         mine = [key for key in found if key[1] < end]
+        keys_ = [key for key in mine if not _is_family(key)]
+        known = dict(zip(keys_, await tx.get_many(keys_, Child, skip_damaged=True), strict=True))
+        past: defaultdict[int, list[PastChild]] = defaultdict(list)
         for at, key in enumerate(mine):
             if tx.size > most:
                 break
@@ -298,25 +305,31 @@ class Children:
                     tx.delete(key)  # nothing of it is left
                 continue
             family = await _readable(tx, (partition, key[1].rpartition("#")[0]))
-            [child] = await tx.get_many([key], Child, skip_damaged=True)
-            if child is not None and child.state not in ENDED and not (family and family.keep):
-                await self._cancel(tx, child.id)
+            child = known[key]
+            state = child.state if child is not None else ""
+            if child is not None and state not in ENDED and not (family and family.keep):
+                state = await self._cancel(tx, child.id)
+            if child is not None and state in ENDED:  # others return when they end
+                number, index = map(int, key[1].split("#")[1:])
+                past[number].append(PastChild(index, child.id, state))
             tx.delete(key)
+        if job is not None:
+            kept_ms = self._schedule.settings(job.queue).job_retention_ms
+            for number, children in past.items():
+                key = past_key(id_, number, children[0].index, tx.now_ms)
+                tx.put(key, children, expires_at_ms=kept_until_ms(job.ended_ms, kept_ms))
         return bool(mine)
 
-    async def _cancel(self, tx: Transaction, id_: str) -> None:
-        """Cancel a child, unless it has ended or is in doubt: then an operator settles it."""
+    async def _cancel(self, tx: Transaction, id_: str) -> str:
+        """Cancel a child, unless it has ended or is in doubt: then an operator settles it. Returns
+        its stage."""
         job = await tx.get(job_key(id_), Job)
-        if job is not None and job.stage not in (*ENDED, "in_doubt"):
+        if job is None:
+            return ""
+        if job.stage not in (*ENDED, "in_doubt"):
             await self._schedule.cancel(tx, id_, "cancelled with its parent")
-
-
-async def page_of(tx: Transaction, id_: str, after: str, limit: int) -> list[Row[Any]]:
-    """Entries of the children of a job, by family and position, and the families themselves."""
-    start, end = keys.below(id_)
-    start = keys.after(after) if after else start
-    partition = family_partition(id_)
-    return await tx.scan(partition, start=start, end=end, limit=limit, skip_damaged=True)
+            return "cancelled"
+        return job.stage
 
 
 async def children_of(store: Store, id_: str, number: int, family: Family) -> list[Child]:

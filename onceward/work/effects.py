@@ -1,11 +1,12 @@
 """Effects of a job's commit, recorded in the job for later queries."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 
 from onceward import keys, limits
 from onceward.json_values import encode
 from onceward.keys import Key
 from onceward.schedule import Effect
+from onceward.work.steps import Step
 
 # Records that belong to another effect, or that are of no use for queries.
 _BESIDE = {
@@ -14,9 +15,13 @@ _BESIDE = {
 }
 
 
-def effects_of(steps: Iterable[str], written: Sequence[Key]) -> list[Effect]:
+def effects_of(steps: Mapping[str, Step], written: Sequence[Key]) -> list[Effect]:
     """The first few effects of a job: its steps, and the records that its transaction wrote."""
-    found = dict.fromkeys(Effect("step", name) for name in steps)
+    found = dict.fromkeys(
+        Effect("step", name, "", step.started_ms, step.ended_ms)
+        for name, step in steps.items()
+        if not step.read
+    )
     for partition, sort in written:
         effect = _effect(partition, sort)
         if effect is not None:

@@ -344,7 +344,8 @@ class Job(JobFields[Body], Generic[Body]):
             with tracing.step(name, self.id, self.attempt):
                 if not at_most_once:
                     self._insist()
-                    return await self._done(name, await self._call(fn, *args))
+                    started_ms = self._store.clock.now_ms()
+                    return await self._done(name, await self._call(fn, *args), started_ms)
                 if known is not None:
                     try:
                         return await self._find_out(name, known, ask)
@@ -516,7 +517,8 @@ class Job(JobFields[Body], Generic[Body]):
     async def _once(
         self, name: str, ask: Callable[[], Any] | None, fn: Callable[..., Any], *args: Any
     ) -> Any:
-        intent = Step(intent=self.attempt, token=self.token)
+        started_ms = self._store.clock.now_ms()
+        intent = Step(intent=self.attempt, token=self.token, started_ms=started_ms)
         await self._record(name, intent)
         # An attempt that stalled for longer than its lease stops here. It is not in doubt: the call
         # was not made.
@@ -536,7 +538,7 @@ class Job(JobFields[Body], Generic[Body]):
         except NotDone:
             await self._record(name, None)
             raise
-        return await self._done(name, result)
+        return await self._done(name, result, started_ms)
 
     async def _find_out(self, name: str, known: Step, ask: Callable[[], Any] | None) -> Any:
         if ask is None and known.why:
@@ -556,7 +558,7 @@ class Job(JobFields[Body], Generic[Body]):
                 f"the outcome of the step {name!r} could not be determined: "
                 f"{type(error).__name__}: {error}"
             ) from error
-        return await self._done(name, result)
+        return await self._done(name, result, known.started_ms)
 
     async def _call(self, fn: Callable[..., Any], *args: Any) -> Any:
         self.stepping += 1
@@ -597,8 +599,8 @@ class Job(JobFields[Body], Generic[Body]):
                 self.steps = found
         return self.steps
 
-    async def _done(self, name: str, result: Any) -> Any:
-        step = done_step(result)
+    async def _done(self, name: str, result: Any, started_ms: int) -> Any:
+        step = done_step(result, started_ms, self._store.clock.now_ms())
         await self._record(name, step)
         return result_of(step)
 

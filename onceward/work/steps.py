@@ -39,6 +39,9 @@ class Step(msgspec.Struct, frozen=True, omit_defaults=True):
     """Whether it is a value that was read from a record."""
     why: str = ""
     """The error that left an intent without a result; empty if the attempt was interrupted."""
+    started_ms: int = 0
+    ended_ms: int = 0
+    """The time of its call; 0 if it is unknown."""
 
 
 Steps = dict[str, Step]
@@ -55,7 +58,7 @@ def _judge(record: Record) -> Iterator[str]:
             yield f"not the steps of a job: {error}"
 
 
-def done_step(result: Any) -> Step:
+def done_step(result: Any, started_ms: int = 0, ended_ms: int = 0) -> Step:
     """A completed step with a copy of its result as plain JSON. Raises `BadInput` for a result that
     is not JSON."""
     try:
@@ -63,7 +66,8 @@ def done_step(result: Any) -> Step:
     except BadInput:
         admit_json(result, "result of the step")
         raise
-    return Step(done=True, result=decode(text, Any, _RESULT))
+    found = decode(text, Any, _RESULT)
+    return Step(done=True, result=found, started_ms=started_ms, ended_ms=ended_ms)
 
 
 def admit_result(steps: Steps, id_: str, name: str, result: Any) -> None:

@@ -29,6 +29,7 @@ STEPS: list[tuple[str, ...]] = [
     ("jobs settle {id} pay --not-done", "not_failed"),
     ("jobs emit {id} approved --value 1 --key k",),
     ("jobs children {id}",),
+    ("jobs count-children {id}",),
     ("jobs cancel {id}",),
     ("jobs list --queue q",),
     ("jobs count --queue q",),

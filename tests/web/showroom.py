@@ -81,6 +81,36 @@ async def take_back(job: onceward.Job) -> dict[str, Any]:
     return {"found": found, "approval": await job.wait_for("approval")}
 
 
+@app.handler("photos", concurrency=16, attempts_max=1)
+async def photo(job: onceward.Job) -> str:
+    """Resize a picture of the catalogue."""
+    number = job.body["page"]
+    await job.step("read", app.store.clock.sleep, job.body["takes_s"] / 2)
+    await job.step("resize", app.store.clock.sleep, job.body["takes_s"] / 2)
+    if number % 40 == 7:
+        raise onceward.Fail(f"page-{number}.jpg is not a picture")
+    return f"page-{number}.webp"
+
+
+@app.handler("catalogues", attempts_max=3, retry_first_s=0.2, retry_max_s=0.2)
+async def catalogue(job: onceward.Job) -> dict[str, Any]:
+    """Many children, some of which fail, and an approval."""
+    takes_s = job.body["takes_s"]
+    await job.step("read the layout", app.store.clock.sleep, takes_s)
+    if job.attempt == 1:
+        raise RuntimeError("the printer did not answer within 5 s")
+    pages = [
+        onceward.ChildJob("photos", {"page": page, "takes_s": takes_s * (1 + page % 5) / 4})
+        for page in range(job.body["pages"])
+    ]
+    found = await job.gather(*pages, return_exceptions=True)
+    await job.step("assemble", app.store.clock.sleep, takes_s)
+    approval = await job.wait_for("approval", timeout_s=86_400)
+    await job.step("publish", app.store.clock.sleep, takes_s / 2)
+    failed = [one for one in found if isinstance(one, Exception)]
+    return {"pages": len(found) - len(failed), "failed": len(failed), "approval": approval}
+
+
 class Shop:
     """The shop behind a server that runs, and traffic for it."""
 

@@ -286,6 +286,50 @@ def test_a_waiting_job_shows_its_children_and_receives_an_event(console: Console
         page.get_by_role("button", name="Send event").wait_for(state="detached")
 
 
+def test_a_job_shows_its_timeline_and_its_children_by_state(console: Console) -> None:
+    body = {"pages": 25, "takes_s": 0.02}
+    id_ = console.post("inbox/catalogues", {"key": "catalogue-7", "body": body})["id"]
+    with console.visit() as page:
+        console.open(page, f"jobs/{id_}", "catalogue-7")
+        page.get_by_role("heading", name="Waits for the event “approval”").wait_for()
+        bars = page.get_by_role("list", name="Timeline")
+        for text in ("Attempt 1, failed", "Step “read the layout”", "Children of call 1"):
+            bars.get_by_text(text).wait_for()
+        assert bars.get_by_role("listitem").last.inner_text().startswith("Event “approval”")
+        # Rows open with the keyboard, and stay open while the page refreshes.
+        bars.locator("summary").first.focus()
+        page.keyboard.press("Enter")
+        for _ in range(2):
+            with page.expect_response("**/history"):
+                pass
+        bars.get_by_text("From ").first.wait_for()
+        page.locator(".facts").get_by_text("the event “approval”, at the latest until").wait_for()
+        children = page.get_by_role("group", name="Children by state")
+        children.get_by_role("button", name="All 25").wait_for()
+        rows = page.get_by_role("region", name="Children").get_by_role("row")
+        assert "page-7.jpg is not a picture" in rows.nth(1).inner_text()
+        page.get_by_role("button", name="Next children").click()
+        rows.nth(5).wait_for()
+        assert rows.count() == 1 + 5
+        children.get_by_role("button", name="Failed 1").click()
+        page.get_by_role("button", name="Previous children").wait_for(state="hidden")
+        assert rows.count() == 1 + 1
+        for size, scheme in product((DESKTOP, PHONE), ("light", "dark")):
+            page.set_viewport_size(size)
+            page.emulate_media(color_scheme=scheme)
+            assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
+            assert grievances(page) == []
+        page.get_by_role("button", name="Send event").click()
+        page.locator(".story").get_by_text("Succeeded in attempt").wait_for()
+        bars.get_by_text("Attempt 2, succeeded").wait_for()
+        children.get_by_role("button", name="All 25").click()
+        page.reload()
+        children.get_by_role("button", name="Succeeded 24").wait_for()
+        rows.nth(1).get_by_role("link").click()
+        page.locator(".story").get_by_text("Failed permanently").wait_for()
+        bars.get_by_text("Step “resize”").wait_for()
+
+
 def test_a_queue_is_paused_and_goes_on(console: Console) -> None:
     with console.visit() as page:
         console.open(page, "queues/parcels", "parcels")

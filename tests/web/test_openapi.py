@@ -26,6 +26,7 @@ DEFINED = {
     *("POST /v1/inbox/{queue}", "POST /v1/inbox/{queue}/batch", "POST /v1/queues/{queue}/claim"),
     *("POST /v1/jobs/{id}/complete", "POST /v1/jobs/{id}/fail", "POST /v1/jobs/{id}/extend"),
     *("GET /v1/jobs/count", "GET /v1/jobs/{id}/children", "POST /v1/jobs/{id}/events"),
+    "GET /v1/jobs/{id}/children/count",
     *("GET /v1/jobs/{id}", "DELETE /v1/jobs/{id}", "POST /v1/jobs/{id}/retry"),
     *("GET /v1/queues", "GET /v1/queues/{queue}", "PUT /v1/queues/{queue}"),
     *("GET /v1/queues/{queue}/failed", "POST /v1/queues/{queue}/pause"),

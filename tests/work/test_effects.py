@@ -6,6 +6,7 @@ import onceward
 from onceward import limits
 from onceward.schedule import Effect
 from onceward.work.effects import effects_of
+from onceward.work.steps import Step
 from tests.schedule.cluster import virtual
 from tests.work.apps import Apps
 
@@ -29,6 +30,8 @@ async def test_what_a_handler_has_done_is_told_with_its_job() -> None:
         job = await app.wait(receipt.id)
         assert job.state == "succeeded"
         [mail] = [effect for effect in job.effects if effect.kind == "job"]
+        [step] = [effect for effect in job.effects if effect.kind == "step"]
+        assert job.started_ms <= step.started_ms <= step.ended_ms <= job.ended_ms
         assert sorted((effect.kind, effect.name) for effect in job.effects) == [
             ("job", mail.name),
             ("record", "stock lamp"),
@@ -53,10 +56,14 @@ async def test_a_job_says_which_timer_has_sent_it() -> None:
         assert (await app.job(claim.id)).effects == []
 
 
+def told_of(steps: list[str]) -> list[Effect]:
+    return effects_of(dict.fromkeys(steps, Step()), [])
+
+
 def test_only_so_much_is_told() -> None:
     steps = [f"step {number}" for number in range(100)]
-    assert effects_of(steps, []) == [Effect("step", name) for name in steps[: limits.EFFECTS_MAX]]
-    assert effects_of([], [("notes", "x" * limits.EFFECTS_BYTES_MAX)]) == []
+    assert told_of(steps) == [Effect("step", name) for name in steps[: limits.EFFECTS_MAX]]
+    assert effects_of({}, [("notes", "x" * limits.EFFECTS_BYTES_MAX)]) == []
 
 
 def test_what_belongs_to_the_rest_is_not_told_twice() -> None:
@@ -68,7 +75,7 @@ def test_what_belongs_to_the_rest_is_not_told_twice() -> None:
         ("roomlog#r#e", "1"),
         ("room#r", "head"),
     ]
-    assert effects_of([], written) == [Effect("job", "A1"), Effect("room", "r")]
+    assert effects_of({}, written) == [Effect("job", "A1"), Effect("room", "r")]
 
 
 @pytest.mark.parametrize(
@@ -80,7 +87,7 @@ def test_what_belongs_to_the_rest_is_not_told_twice() -> None:
     ],
 )
 def test_records_by_which_nobody_would_find_anything_are_left_out(partition: str) -> None:
-    assert effects_of([], [(partition, "k")]) == []
+    assert effects_of({}, [(partition, "k")]) == []
 
 
 def test_what_is_told_has_the_name_that_its_maker_gave_it() -> None:
@@ -91,7 +98,7 @@ def test_what_is_told_has_the_name_that_its_maker_gave_it() -> None:
         ("notes#a$23b", "x$24"),
         ("jobs", "A1#job"),
     ]
-    assert effects_of([], written) == [
+    assert effects_of({}, written) == [
         Effect("timer", "daily$", "ann#"),
         Effect("room", "a#b"),
         Effect("room", "c#d"),
@@ -103,16 +110,22 @@ def test_what_is_told_has_the_name_that_its_maker_gave_it() -> None:
 def test_steps_come_first_and_nothing_is_told_twice() -> None:
     written = [("stock", "lamp"), ("stock", "lamp"), ("room#r", "head"), ("room#r", "info")]
     told = [Effect("step", "pay"), Effect("record", "stock lamp"), Effect("room", "r")]
-    assert effects_of(["pay", "pay"], written) == told
+    assert effects_of({"pay": Step(), "stock": Step(read=True)}, written) == told
 
 
 def step_of(size_bytes: int) -> str:
     """The name of a step that takes so many bytes in a record."""
-    return "x" * (size_bytes - len('["step","",""]'))
+    return "x" * (size_bytes - len('["step","","",0,0]'))
 
 
 def test_so_many_bytes_are_told_and_nothing_behind_what_does_not_fit() -> None:
     first, rest = step_of(1_000), step_of(limits.EFFECTS_BYTES_MAX - 1_000)
-    assert effects_of([first, rest], []) == [Effect("step", first), Effect("step", rest)]
-    assert effects_of([first, rest + "x", "y"], []) == [Effect("step", first)]
-    assert effects_of([first, rest, "y"], []) == [Effect("step", first), Effect("step", rest)]
+    assert told_of([first, rest]) == [
+        Effect("step", first),
+        Effect("step", rest),
+    ]
+    assert told_of([first, rest + "x", "y"]) == [Effect("step", first)]
+    assert told_of([first, rest, "y"]) == [
+        Effect("step", first),
+        Effect("step", rest),
+    ]

@@ -2,12 +2,13 @@
 
 import builtins
 from collections.abc import AsyncIterator
-from typing import Any
+from typing import Any, Literal
 
 from msgspec import UNSET, UnsetType
 
 from onceward.api import jobs as api
 from onceward.api.arguments import in_ms
+from onceward.api.job_history import JobChild, JobChildCounts
 from onceward.api.messages import Wait
 from onceward.client.operations.base import Operations
 
@@ -160,33 +161,55 @@ class JobsOperations(Operations):
             api.EMIT, id, body=api.EmitEvent(event=event, value=value, key=key)
         )
 
-    async def children(self, id: str, *, after: str = "", limit: int = 50) -> api.JobChildren:
+    async def children(
+        self,
+        id: str,
+        *,
+        after: str = "",
+        limit: int = 50,
+        state: Literal["succeeded", "failed", "cancelled", "open"] | UnsetType = UNSET,
+    ) -> api.JobChildren:
         """List the children of a job.
 
         - `id`: The id of the job.
         - `after`: The cursor of the next page.
         - `limit`: The maximum number of entries in the response.
+        - `state`: The state of the children: one in which they ended, or `open`; default: any.
 
         Raises `NoSuchJob`.
         """
         return await self._transport.run(
-            api.CHILDREN, id, query=api.ListChildren(after=after, limit=limit)
+            api.CHILDREN, id, query=api.ListChildren(after=after, limit=limit, state=state)
         )
 
     async def iterate_children(
-        self, id: str, *, after: str = "", limit: int = 50
-    ) -> AsyncIterator[api.JobChild]:
+        self,
+        id: str,
+        *,
+        after: str = "",
+        limit: int = 50,
+        state: Literal["succeeded", "failed", "cancelled", "open"] | UnsetType = UNSET,
+    ) -> AsyncIterator[JobChild]:
         """Iterate over the entries of all pages of `children`.
 
         Arguments and errors are the same. `limit` is the size of a page.
         """
         while True:
-            page = await self.children(id, after=after, limit=limit)
+            page = await self.children(id, after=after, limit=limit, state=state)
             for one in page.children:
                 yield one
             if page.next is None:
                 return
             after = page.next
+
+    async def count_children(self, id: str) -> JobChildCounts:
+        """Count the children of a job.
+
+        - `id`: The id of the job.
+
+        Raises `NoSuchJob`.
+        """
+        return await self._transport.run(api.COUNT_CHILDREN, id)
 
     async def settle(
         self, id: str, step: str, done: bool, *, result: Any = None, reason: str = "", key: str = ""

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import Iterator
-from typing import Any, overload
+from typing import Any, Literal, overload
 
 from msgspec import UNSET, UnsetType
 
 from onceward.api import jobs as api
+from onceward.api.job_history import JobChild, JobChildCounts
 from onceward.api.jobs import Job
 from onceward.client.jobs import Jobs as AsyncJobs
 from onceward.client.jobs import T
@@ -94,15 +95,33 @@ class Jobs(Facade[AsyncJobs]):
         """Send an event to a job."""
         return self._portal.run(self._target.emit(id, event, value=value, key=key))
 
-    def children(self, id: str, *, after: str = "", limit: int = 50) -> api.JobChildren:
+    def children(
+        self,
+        id: str,
+        *,
+        after: str = "",
+        limit: int = 50,
+        state: Literal["succeeded", "failed", "cancelled", "open"] | UnsetType = UNSET,
+    ) -> api.JobChildren:
         """List the children of a job."""
-        return self._portal.run(self._target.children(id, after=after, limit=limit))
+        return self._portal.run(self._target.children(id, after=after, limit=limit, state=state))
 
     def iterate_children(
-        self, id: str, *, after: str = "", limit: int = 50
-    ) -> Iterator[api.JobChild]:
+        self,
+        id: str,
+        *,
+        after: str = "",
+        limit: int = 50,
+        state: Literal["succeeded", "failed", "cancelled", "open"] | UnsetType = UNSET,
+    ) -> Iterator[JobChild]:
         """Iterate over the entries of all pages of `children`."""
-        return self._portal.iterate(self._target.iterate_children(id, after=after, limit=limit))
+        return self._portal.iterate(
+            self._target.iterate_children(id, after=after, limit=limit, state=state)
+        )
+
+    def count_children(self, id: str) -> JobChildCounts:
+        """Count the children of a job."""
+        return self._portal.run(self._target.count_children(id))
 
     def settle(
         self, id: str, step: str, done: bool, *, result: Any = None, reason: str = "", key: str = ""

@@ -9,12 +9,21 @@ from msgspec.structs import asdict
 
 from onceward import limits
 from onceward.api import jobs as api
+from onceward.api.job_history import (
+    JobAttempt,
+    JobChange,
+    JobChildCounts,
+    JobEffect,
+    JobSettlement,
+    JobStep,
+)
 from onceward.api.messages import Wait
 from onceward.callers import Caller
 from onceward.errors import BadInput, NoSuchJob
 from onceward.job_options import shown_options
-from onceward.observe import search
+from onceward.observe import children, search
 from onceward.observe.search import Line
+from onceward.observe.timeline import timeline
 from onceward.reasons import traceback_text
 from onceward.schedule import (
     COMPLETE_WRITES,
@@ -33,13 +42,11 @@ from onceward.tracing import Trace
 from onceward.web.calls import Call, binder
 from onceward.web.routes import Route
 from onceward.work import events, steps
-from onceward.work.children import page_of
 from onceward.work.failures import hidden
 from onceward.work.inbox import admit_key, dedupe_key
 from onceward.work.internal_queues import may_enter
 from onceward.work.job import later_ms
 
-_REASON_CHARS = 300
 _NULL = Raw(b"null")
 
 ROUTES: list[Route] = []
@@ -70,19 +77,19 @@ def view(id_: str, job: Job) -> api.Job:
         job.worker,
         job.waits,
         job.parent.id if job.parent is not None else "",
-        [api.JobAttempt(**asdict(attempt)) for attempt in job.history],
-        [msgspec.convert(one, api.JobSettlement, from_attributes=True) for one in job.settled],
+        [JobAttempt(**asdict(attempt)) for attempt in job.history],
+        [msgspec.convert(one, JobSettlement, from_attributes=True) for one in job.settled],
         _changes(job),
         **shown_options(job.options, job.attempts_max),
     )
 
 
-def _changes(job: Job) -> list[api.JobChange]:
+def _changes(job: Job) -> list[JobChange]:
     """Retries, settlements and cancellations, in the order of time."""
-    found = [api.JobChange(one.changed_ms, one.kind, one.by, one.reason) for one in job.changes]
+    found = [JobChange(one.changed_ms, one.kind, one.by, one.reason) for one in job.changes]
     for one in job.settled:
         done = "done" if one.done else "not done"
-        event = api.JobChange(one.settled_ms, "settled", one.by, one.reason, one.step, done)
+        event = JobChange(one.settled_ms, "settled", one.by, one.reason, one.step, done)
         found.append(event)
     return sorted(found, key=lambda event: event.at_ms)
 
@@ -204,29 +211,23 @@ async def emit(call: Call, id_: str, asked: api.EmitEvent) -> api.JobOutcome:
 
 
 @answers(api.CHILDREN)
-async def children(call: Call, id_: str, asked: api.ListChildren) -> api.JobChildren:
+async def list_children(call: Call, id_: str, asked: api.ListChildren) -> api.JobChildren:
     after = call.unseal("after", asked.after)
 
     async def fn(tx: Transaction) -> api.JobChildren:
-        await _operated(call, tx, id_)
-        rows = await page_of(tx, id_, after, asked.limit)
-        places = [(row, [int(word) for word in row.key[1].split("#")[1:]]) for row in rows]
-        entries = [(row.value, place) for row, place in places if len(place) == 2]
-        jobs = await tx.get_many([job_key(entry["id"]) for entry, _ in entries], Line)
-        found = [
-            api.JobChild(
-                entry["id"],
-                number,
-                index,
-                job.queue if job is not None else "",
-                job.state if job is not None else entry.get("state") or "gone",
-                entry.get("reason", "")[:_REASON_CHARS],
-            )
-            for (entry, (number, index)), job in zip(entries, jobs, strict=True)
-        ]
-        return api.JobChildren(
-            found, call.seal(rows[-1].key[1] if len(rows) == asked.limit else None)
+        job = await _operated(call, tx, id_)
+        found, place = await children.page(
+            tx, id_, job, after, asked.limit, lambda one: asked.state in (UNSET, one.state)
         )
+        return api.JobChildren(found, call.seal(place))
+
+    return await call.app.store.run(fn)
+
+
+@answers(api.COUNT_CHILDREN)
+async def count_children(call: Call, id_: str) -> JobChildCounts:
+    async def fn(tx: Transaction) -> JobChildCounts:
+        return await children.counts(tx, id_, await _operated(call, tx, id_))
 
     return await call.app.store.run(fn)
 
@@ -301,11 +302,18 @@ async def history(call: Call, id_: str) -> api.JobHistory:
             known = await tx.get((job.dedupe.partition, job.dedupe.sort), Accepted)
         differences = known.differences if known else 0
         shown = api.JobHistory(view(id_, job), job.caller, until_ms, differences, [], None, [])
+        recorded: steps.Steps = {}
         if _works(call, job.queue):
             # Steps and external calls are shown only to workers and operators, not to every sender.
-            shown.steps = await _steps(tx, id_, job)
+            recorded = await steps.load(tx, id_) if job.stepped else {}
+            shown.steps = [_step(name, step) for name, step in recorded.items()]
+            if job.parent is not None:
+                shown.parent = await _effect(call, tx, Effect("job", job.parent.id))
             shown.cause = await _effect(call, tx, job.cause) if job.cause else None
             shown.effects = [await _effect(call, tx, effect) for effect in job.effects]
+            shown.timeline = timeline(job, recorded)
+        else:
+            shown.timeline = [one for one in timeline(job, {}) if one.kind != "step"]
         return shown
 
     return await call.app.store.run(fn)
@@ -426,18 +434,14 @@ async def _by_key(call: Call, key: str, asked: api.FindJobs) -> api.JobPage:
     return api.JobPage(found, len(found), None)
 
 
-async def _steps(tx: Transaction, id_: str, job: Job) -> list[api.JobStep]:
-    if not job.stepped:
-        return []
-    shown = []
-    for name, step in (await steps.load(tx, id_)).items():
-        state = "done" if step.done else "intended" if step.intent else "asleep"
-        shown.append(api.JobStep(name, state, step.result, step.until_ms, step.intent))
-    return shown
+def _step(name: str, step: steps.Step) -> JobStep:
+    state = "done" if step.done else "intended" if step.intent else "asleep"
+    times = step.started_ms, step.ended_ms
+    return JobStep(name, state, step.result, step.until_ms, step.intent, *times)
 
 
-async def _effect(call: Call, tx: Transaction, effect: Effect) -> api.JobEffect:
-    shown = api.JobEffect(effect.kind, effect.name, effect.caller)
+async def _effect(call: Call, tx: Transaction, effect: Effect) -> JobEffect:
+    shown = JobEffect(effect.kind, effect.name, effect.caller)
     if effect.kind == "job":
         job = await tx.get(job_key(effect.name), Line)
         if job is None:

@@ -1,21 +1,21 @@
 // One job: its message, attempts, steps and effects.
 
-import { get, part, post, query, remove, repeat } from "./api.js";
-import { ask, doing, h, once, put, table, tell } from "./dom.js";
-import { exactly, plural, pretty, span } from "./format.js";
+import { get, part, post, remove, repeat } from "./api.js";
+import { children as childrenOf } from "./children.js";
+import { ask, doing, h, put, tell } from "./dom.js";
+import { count, exactly, plural, pretty, span } from "./format.js";
 import { OPTIONS, STATES, chip } from "./joblist.js";
+import { timeline } from "./timeline.js";
 
+// Later times mean "no limit".
+const FOREVER = 8.6e15;
 const ENDED = ["succeeded", "failed", "in_doubt", "cancelled"];
-const CHILDREN = 50;
 
 export function page({ rest: [id], trouble }) {
   const path = `v1/jobs/${part(id)}`;
   const title = h("h1", { tabindex: "-1" }, `…${id.slice(-10)}`), state = h("span"), tools = h("div.row");
   const facts = h("dl.facts"), line = h("ol.story"), settle = h("div"), values = h("div.values");
-  const event = h("div"), family = childTable(), children = h("section", { hidden: true }, h("h2", "Children"), family.element);
-  const pages = [""];
-  const back = doing("Previous children", () => turn(() => pages.pop())), further = doing("Next children", () => turn(() => pages.push(family.next)));
-  children.append(h("div.row", back, further));
+  const event = h("div"), children = childrenOf(path, () => live.now()), bars = timeline(), waits = h("dd");
   const wrong = h("p.wrong", { role: "alert" });
   let before = "";
 
@@ -29,28 +29,14 @@ export function page({ rest: [id], trouble }) {
       live?.stop();
       return;
     }
-    await drawChildren(story.job);
+    await children.refresh(story.job);
+    put(waits, awaited(story.job, children.left()));
+    bars.update(story);
     const text = JSON.stringify(story);
     if (text === before) return; // keep the elements and their focus
     before = text;
     draw(story);
   }, 1000, trouble);
-
-  async function turn(change) {
-    change();
-    await live.now();
-  }
-
-  /** The children of a job, until it succeeds or is cancelled. */
-  async function drawChildren(job) {
-    const kept = !["succeeded", "cancelled"].includes(job.state);
-    const found = kept ? await get(query(`${path}/children`, { limit: CHILDREN, after: pages.at(-1) })) : { children: [], next: null };
-    family.update(found.children);
-    family.next = found.next;
-    children.hidden = found.children.length === 0 && pages.length === 1;
-    back.hidden = pages.length === 1;
-    further.hidden = !found.next;
-  }
 
   function draw(story) {
     const job = story.job;
@@ -60,12 +46,13 @@ export function page({ rest: [id], trouble }) {
       ["Queue", h("a", { href: `#/queues/${part(job.queue)}` }, job.queue)],
       ["Id", h("code", id)],
       ["Sender", story.caller || "the application"],
-      ["Parent", job.parent ? h("a", { href: `#/jobs/${part(job.parent)}` }, `…${job.parent.slice(-10)}`) : null],
-      ["Waits for", job.state === "waiting" ? awaited(job) : null],
+      ["Parent", job.parent ? [h("a", { href: `#/jobs/${part(job.parent)}` }, `…${job.parent.slice(-10)}`),
+        story.parent?.state ? [" ", chip(story.parent.state)] : null] : null],
+      ["Waits for", awaited(job) ? waits : null],
       ["Key", job.key], ...OPTIONS.map(([name, text]) => [name, text(job)]),
       ["Attempts", job.attempts_max ? `${job.attempt} of at most ${job.attempts_max}` : String(job.attempt)],
       ["Duplicates with another body", story.differences ? plural(story.differences, "time") : null],
-    ].filter(([, value]) => value).map(([name, value]) => h("div", h("dt", name), h("dd", value))));
+    ].filter(([, value]) => value).map(([name, value]) => h("div", h("dt", name), value instanceof HTMLElement && value.tagName === "DD" ? value : h("dd", value))));
     tools.replaceChildren(...actions(job));
     line.replaceChildren(...events(story).map(([kind, what, when, ...more]) => h(`li.${kind}`,
       h("div.row", h("span.strong", what), when ? h("time.faint", exactly(when)) : null), more)));
@@ -123,7 +110,7 @@ export function page({ rest: [id], trouble }) {
 
   const element = h("div.page", h("p.trail", h("a", { href: "#/queues" }, "Queues")),
     h("div.head", title, state, tools), wrong,
-    h("div.two", h("div", facts, event, settle, children, h("h2", "History"), line), values));
+    h("div.two", h("div", facts, event, settle, bars.element, children.element, h("h2", "History"), line), values));
   return { title: "Job", element, stop: () => live.stop() };
 }
 
@@ -137,27 +124,16 @@ function parsed(text, what) {
   }
 }
 
-/** What a waiting job waits for. */
-function awaited(job) {
+/** What a job waits for without a worker; empty if it does not. `left` has the number of children
+ * that have not ended, and of all. */
+function awaited(job, left = null) {
+  const limit = job.due_ms < FOREVER ? job.due_ms : 0;
+  if (job.state === "scheduled") return `its time, ${exactly(job.due_ms)}`;
+  if (job.state === "retrying") return `its next attempt, ${exactly(job.due_ms)}`;
+  if (job.state !== "waiting") return "";
   const [kind, ...rest] = (job.waits ?? "").split(" ");
-  return kind === "event" ? `the event “${rest.join(" ")}”` : `its children (call ${rest[0]})`;
-}
-
-function childTable() {
-  return table("Children", [
-    { name: "Job", kind: "name", update: once((cell, child) => {
-      cell.append(h("a", { href: `#/jobs/${part(child.id)}` }, `…${child.id.slice(-10)}`));
-    }) },
-    { name: "Queue", show: (child) => child.queue },
-    { name: "State", update: once((cell, child) => {
-      const label = chip(child.state);
-      cell.append(label);
-      return (now) => label.change(now.state);
-    }) },
-    { name: "Call", kind: "number", show: (child) => child.call },
-    { name: "Position", kind: "number", show: (child) => child.index },
-    { name: "Error", kind: "wide", show: (child) => child.reason ?? "" },
-  ], (child) => child.id, "No children.");
+  if (kind === "event") return `the event “${rest.join(" ")}”${limit ? `, at the latest until ${exactly(limit)}` : ""}`;
+  return `its children (call ${rest[0]})${left ? `: ${count(left[0])} of ${count(left[1])} have not ended` : ""}`;
 }
 
 /** The events of a job in order: [kind, what, when, ...more]. */
