@@ -76,7 +76,9 @@ def judge(records: Records, parents: int) -> int:
         for key, record in records.items()
         if key[0].startswith("job#") and key[1].endswith("#job")
     }
-    assert [key for key in records if key[0].startswith("job#") and "#job" not in key[1]] == []
+    # A lease that was renewed on a busy machine expires.
+    kept = [key for key, record in records.items() if record.expires_at_ms is None]
+    assert [key for key in kept if key[0].startswith("job#") and "#job" not in key[1]] == []
     effects = {
         key[1]: msgspec.json.decode(record.value)
         for key, record in records.items()
