@@ -21,6 +21,7 @@ from onceward.engine.base import (
     Engine,
     Put,
     Record,
+    Session,
     Version,
     Watch,
     Watchers,
@@ -62,6 +63,8 @@ class FaultEngine(Engine):
         self.inner = inner
         self.shared = inner.shared
         self.plan = plan if isinstance(plan, Plan) else Script(plan or {})
+        self.make_session: Callable[[], Session] | None = None
+        """Begins a transaction for statements of the application; None: there is no SQL."""
         self.counts: Counter[str] = Counter()
         self.calls: Counter[str] = Counter()
         self._crash = crash
@@ -88,6 +91,9 @@ class FaultEngine(Engine):
         if self._on_their_way:
             await asyncio.wait(list(self._on_their_way))
         await self.inner.close()
+
+    async def session(self) -> Session:
+        return await super().session() if self.make_session is None else self.make_session()
 
     async def get(self, keys: Sequence[Key], now_ms: int) -> list[Record | None]:
         for key in keys:

@@ -377,6 +377,8 @@ PARTS: dict[tuple[str, str], Callable[[str, Reader], Any]] = {
     ),
     ("guides/react.md", "list_push"): a_handler_that_adds_to_a_list,
     ("guides/postgresql.md", "async def copy"): a_move_of_records,
+    # tests/docs/test_plain_sql.py runs all of it on both databases.
+    ("guides/plain-sql.md", ""): lambda text, reader: None,
     ("guides/from-celery.md", 'name="tasks.pay"'): a_task_of_celery_that_forwards,
     ("guides/from-celery.md", "from celery"): of_another_library,
     ("guides/from-rq.md", "save_meta"): a_function_of_rq_that_forwards,
