@@ -465,6 +465,10 @@ class App:
             delay_s, due_ms: When the job is due: after some seconds, or at a time. Default: now.
             order_key: Jobs of the queue with the same order key run one after the other, in order.
             limit_key: The queue's setting `limit_per_key` bounds running jobs with the same key.
+            debounce_key, debounce_s, debounce_max_s: One job for messages with the same key, with
+                the last body, `debounce_s` after it and `debounce_max_s` after the first one.
+            batch_key, batch_s, batch_size: One job for messages with the same key, with a list of
+                all bodies, `batch_s` after the first one, or when there are `batch_size`.
             priority: 0 (first) to 9 (last). Default: 5.
             attempts_max: Number of attempts; 0: no limit. Default: the setting of the queue.
             tags: Up to 10 texts by which operators find the job.

@@ -118,7 +118,27 @@ class JobKeywords(TypedDict, total=False):
     tags: Sequence[str] | None
 
 
-class SendKeywords(JobKeywords, total=False):
+class MergeKeywords(TypedDict, total=False):
+    """The options that make one job of several messages. None: not specified."""
+
+    debounce_key: str | None
+    """A later message with this key replaces the body of the job and postpones its start."""
+    debounce_s: float | None
+    """The time from the last message to the start."""
+    debounce_max_s: float | None
+    """The longest time from the first message to the start. Default: no limit."""
+    batch_key: str | None
+    """A later message with this key is added to the body of the job, which is a list."""
+    batch_s: float | None
+    """The time from the first message to the start."""
+    batch_size: int | None
+    """The number of messages with which the job starts at once. Default: 1,000."""
+
+
+MERGE_NAMES: Final = tuple(MergeKeywords.__annotations__)
+
+
+class SendKeywords(JobKeywords, MergeKeywords, total=False):
     """The options of `send`: those of the job, its due time and the sender."""
 
     delay_s: float
@@ -165,9 +185,9 @@ def _defaults(type_: type[JobOptions]) -> tuple[tuple[str, Any], ...]:
 def admit_options(options: JobOptions) -> None:
     """Check options. Raises `BadInput`."""
     if options.order_key is not None:
-        _admit_key("an order key", options.order_key)
+        admit_shared_key("an order key", options.order_key)
     if options.limit_key is not None:
-        _admit_key("a limit key", options.limit_key)
+        admit_shared_key("a limit key", options.limit_key)
     priority, attempts_max = options.priority, options.attempts_max
     if not is_whole(priority) or not 0 <= priority <= limits.PRIORITY_MAX:
         raise BadInput(f"a priority is 0 (first) to {limits.PRIORITY_MAX}, not {priority!r}")
@@ -191,7 +211,8 @@ def _admit_tags(tags: Any) -> None:
             raise BadInput(f"the tag {tag!r} is given twice; give each tag once")
 
 
-def _admit_key(what: str, key: Any) -> None:
+def admit_shared_key(what: str, key: Any) -> None:
+    """Check a key that several jobs or messages have. Raises `BadInput`."""
     keys.admit_text(key, what)
     key_bytes = len(key.encode())
     if not 0 < key_bytes <= limits.ORDER_KEY_BYTES_MAX:

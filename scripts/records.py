@@ -89,6 +89,7 @@ def example_keys() -> list[Key]:
         schedule.gate_key("q", NAME),
         (schedule.parked_partition("q", NAME), keys.join(5, 1)),
         *(schedule.permit_key("q", 1), schedule.rate_key("q"), settings_key("q")),
+        schedule.merge_key("q", "key:shop", "batch k"),
         schedule.events_key(ID),
         children.family_key(ID, 1),
         children.child_key(ID, 1, 0),

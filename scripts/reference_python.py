@@ -28,7 +28,7 @@ from scripts.generate_python import FOLDER, class_name, operations_by_noun
 WIDTH = 88
 
 # Keyword arguments with the descriptions of the struct that has them.
-_OPTIONS = ("JobKeywords", "SendKeywords", "QueueKeywords")
+_OPTIONS = ("JobKeywords", "MergeKeywords", "SendKeywords", "QueueKeywords")
 _OPTION_DOCS = {
     one.name: one.doc for struct in (JobOptions, QueueSettings) for one in members(struct)
 }

@@ -783,6 +783,18 @@ export interface MessageInput {
   delayS?: number | null;
   /** The time when the job is due, in place of a delay. */
   dueMs?: number | null;
+  /** A later message with this key replaces the body of the job, until it starts. */
+  debounceKey?: string | null;
+  /** The time from the last message of the debounce key to the start of the job. */
+  debounceS?: number | null;
+  /** The longest time from the first message of the debounce key; default: no limit. */
+  debounceMaxS?: number | null;
+  /** A later message with this key is added to the body of the job, a list, until it starts. */
+  batchKey?: string | null;
+  /** The time from the first message of the batch key to the start of the job. */
+  batchS?: number | null;
+  /** The number of messages with which the job starts at once; default: 1,000. */
+  batchSize?: number | null;
 }
 
 /** The outcome of one message of a batch: accepted or rejected. */
@@ -1507,6 +1519,18 @@ export interface MessagesSendOptions extends CallOptions {
   delayS?: number | null;
   /** The time when the job is due, in place of a delay. */
   dueMs?: number | null;
+  /** A later message with this key replaces the body of the job, until it starts. */
+  debounceKey?: string | null;
+  /** The time from the last message of the debounce key to the start of the job. */
+  debounceS?: number | null;
+  /** The longest time from the first message of the debounce key; default: no limit. */
+  debounceMaxS?: number | null;
+  /** A later message with this key is added to the body of the job, a list, until it starts. */
+  batchKey?: string | null;
+  /** The time from the first message of the batch key to the start of the job. */
+  batchS?: number | null;
+  /** The number of messages with which the job starts at once; default: 1,000. */
+  batchSize?: number | null;
   /** How long to wait for the end of the job. */
   waitS?: number;
 }

@@ -10,6 +10,8 @@ from onceward.api.operation import Body, Operation, Query
 from onceward.job_options import RequestedOptions
 
 Milliseconds = Annotated[int, Meta(ge=0, le=limits.KEY_NUMBER_MAX)]
+MergeMs = Annotated[int, Meta(ge=0, le=limits.MERGE_S_MAX * 1_000)]
+SharedKey = Annotated[str, Meta(min_length=1, max_length=limits.ORDER_KEY_BYTES_MAX)]
 WaitMs = Annotated[int, Meta(ge=0, le=limits.WAIT_MS_MAX)]
 
 
@@ -25,6 +27,18 @@ class Message(RequestedOptions, frozen=True, kw_only=True):
     """The delay until the job is due."""
     due_ms: Milliseconds | None = None
     """The time when the job is due, in place of a delay."""
+    debounce_key: SharedKey | None = None
+    """A later message with this key replaces the body of the job, until it starts."""
+    debounce_ms: MergeMs | None = None
+    """The time from the last message of the debounce key to the start of the job."""
+    debounce_max_ms: MergeMs | None = None
+    """The longest time from the first message of the debounce key; default: no limit."""
+    batch_key: SharedKey | None = None
+    """A later message with this key is added to the body of the job, a list, until it starts."""
+    batch_ms: MergeMs | None = None
+    """The time from the first message of the batch key to the start of the job."""
+    batch_size: Annotated[int, Meta(ge=1, le=limits.MERGE_MESSAGES_MAX)] | None = None
+    """The number of messages with which the job starts at once; default: 1,000."""
 
 
 class MessageBatch(Body):

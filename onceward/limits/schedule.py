@@ -6,6 +6,9 @@ SLOTS_MAX = 4_096
 PRIORITY_MAX = 9
 QUEUE_CHARS_MAX = 128
 ORDER_KEY_BYTES_MAX = 256  # escaped it is up to three times as long, and fits into a sort key
+# Messages that become one job, and how long it can wait for them.
+MERGE_MESSAGES_MAX = 1_000
+MERGE_S_MAX = 366 * 24 * 3_600
 TAGS_MAX = 10
 TAG_BYTES_MAX = 64
 DEDUPE_KEY_BYTES_MAX = 2_048

@@ -13,6 +13,7 @@ from onceward.schedule.records import (
     JOB_DUE,
     LEASE_DUE,
     STAGES,
+    WAITING,
     Accepted,
     Gate,
     Job,
@@ -23,6 +24,7 @@ from onceward.schedule.records import (
     job_key,
     lease_key,
     line_partition,
+    merge_key,
     order_head_key,
     parked_partition,
     permit_key,
@@ -80,6 +82,17 @@ def _inbox(record: Record, get: Lookup) -> Iterator[str]:
         yield "not a record of an idempotency key"
     elif not accepted.state and _job(accepted.id, get) is None:
         yield f"job {accepted.id!r} not found"
+
+
+def _merge(record: Record, get: Lookup) -> Iterator[str]:
+    id_ = value_of(record, str)
+    job = _job(id_, get)
+    if id_ is None:
+        yield "not a record of a debounce key or batch key"
+    elif job is None or job.stage not in WAITING:
+        return  # the next message makes a new job
+    elif not job.merge or merge_key(job.queue, job.caller, job.merge) != record.key:
+        yield f"job {id_} does not take the messages of this key"
 
 
 def _gate(record: Record, get: Lookup) -> Iterator[str]:
@@ -190,6 +203,7 @@ RULES = [
     Rule("failed", _failed),
     Rule("permit", _permit),
     Rule("inbox", _inbox),
+    Rule("merge", _merge),
     Rule("limit", _gate),
     Rule("family", _family),
 ]

@@ -210,6 +210,9 @@ class Job(msgspec.Struct, OptionAttributes, omit_defaults=True):
     """Whether it replaces an unreadable record; the body is the readable part of that record."""
     trace: Trace | None = None
     """The trace context of its sender."""
+    merge: str = ""
+    """The key of the messages that it takes until its first attempt: `debounce KEY` or
+    `batch KEY`."""
 
     @property
     def state(self) -> str:
@@ -412,6 +415,18 @@ def permit_key(queue: str, number: int) -> Key:
 
 def rate_key(queue: str) -> Key:
     return "rate", keys.join(queue)
+
+
+def merge_key(queue: str, caller: str, name: str) -> Key:
+    """The record of a debounce key or batch key; `name` is the member `merge` of its job."""
+    sort = keys.join(caller, *name.split(" ", 1))
+    return f"merge#{crc32(sort.encode()) & 0xFF:02x}#{queue}", sort
+
+
+def lease_place(until_ms: int, id_: str, job: Job) -> str:
+    """The sort key of a running job's entry in due."""
+    # Contains the token, so that entries of different attempts are distinct.
+    return f"{until_ms:016d}#{id_}#{job.token}#{LEASE_DUE}"
 
 
 def failed_partition(queue: str) -> str:

@@ -42,6 +42,12 @@ PART = Part(
         Kind("permit#{queue}", "{number}", str, "a running job of a limited queue"),
         Kind("rate", "{queue}", float, "the time of the next job of a queue"),
         Kind("failed#{queue}", "{ended_ms}#{id}", str, "a job that has failed or is in doubt"),
+        Kind(
+            "merge#{xx}#{queue}",
+            "{caller}#{kind}#{key}",
+            str,
+            "the job that takes the messages of a debounce key or batch key",
+        ),
         Kind("queue", "{queue}", QueueSettings, "the settings of a queue"),
     ),
     rules=RULES,

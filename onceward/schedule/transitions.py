@@ -30,7 +30,6 @@ from onceward.schedule.records import (
     Effect,
     ErrorDetails,
     HandedOver,
-    Intent,
     Job,
     Lease,
     LocalWorker,
@@ -51,6 +50,7 @@ from onceward.schedule.records import (
     job_partition,
     latest,
     lease_key,
+    lease_place,
     order_head_key,
     ready_partition,
     slot_of,
@@ -59,6 +59,8 @@ from onceward.schedule.records import (
 from onceward.schedule.settings import Lookup, default_settings, kept_until_ms, retry_pause_ms
 from onceward.schedule.waiting import (
     become_head,
+    end_merge,
+    intends,
     leave_gate,
     leave_line,
     next_head,
@@ -140,6 +142,7 @@ class Schedule:
         trace: Trace | None = None,
         parent: Parent | None = None,
         settings: QueueSettings | None = None,
+        merge: str = "",
     ) -> tuple[str, Job]:
         """Add a job; returns its id and record. Unlike `send`, it can set the dedupe key, the
         caller, the cause, and an earlier time from which the job counts as ready."""
@@ -156,7 +159,7 @@ class Schedule:
         job.caller = caller
         job.trace = trace
         job.since_ms = ready_ms or 0
-        job.parent = parent
+        job.parent, job.merge = parent, merge
         if cause is not None:
             job.cause = cause
         elif tx.job:
@@ -392,6 +395,10 @@ class Schedule:
                 id=id_,
                 state=job.state,
             )
+        await self.reschedule(tx, id_, job, due_ms)
+
+    async def reschedule(self, tx: Transaction, id_: str, job: Job, due_ms: int) -> None:
+        """Change the time of a waiting job, and write it."""
         job.due_ms = due_ms
         if job.stage != "blocked":  # otherwise it applies when the job becomes the head of its key
             await self._withdraw(tx, id_, job)
@@ -499,7 +506,7 @@ class Schedule:
             return
         if job.attempts_max and job.attempt >= job.attempts_max:
             # No later attempt would detect a started step without a result.
-            await self._end(tx, id_, job, "in_doubt" if await _intends(tx, id_, job) else "failed")
+            await self._end(tx, id_, job, "in_doubt" if await intends(tx, id_, job) else "failed")
             return
         if retry_ms == AFTER_PAUSE:
             settings, fraction = self.settings(job.queue), self._ids.fraction()
@@ -568,7 +575,10 @@ class Schedule:
             if job.queue in self.on_failed:
                 await self.on_failed[job.queue](tx, id_, job)
         else:
-            expires_at_ms = kept_until_ms(tx.now_ms, settings.job_retention_ms)
+            kept_ms = settings.job_retention_ms
+            if job.merge:
+                kept_ms = await end_merge(tx, id_, job, settings)
+            expires_at_ms = kept_until_ms(tx.now_ms, kept_ms)
             if job.stepped:
                 tx.delete(steps_key(id_))
             if job.evented:
@@ -684,15 +694,3 @@ class Schedule:
             job.attempt + job.uncounted,
             job.parent is not None or job.families or job.evented,
         )
-
-
-def lease_place(until_ms: int, id_: str, job: Job) -> str:
-    """The sort key of a running job's entry in due."""
-    # Contains the token, so that entries of different attempts are distinct.
-    return f"{until_ms:016d}#{id_}#{job.token}#{LEASE_DUE}"
-
-
-async def _intends(tx: Transaction, id_: str, job: Job) -> bool:
-    """Whether a step of the job was started at most once and has no result."""
-    steps = await tx.get(steps_key(id_), dict[str, Intent]) if job.stepped else None
-    return any(step.intent and not step.done for step in (steps or {}).values())

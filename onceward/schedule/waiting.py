@@ -1,4 +1,4 @@
-"""Jobs that wait for an order key or a limit key.
+"""Jobs that wait for an order key, a limit key, further messages, or the outcome of a step.
 
 One job per order key is past the line at a time, from sending to its end, including the time it
 waits to be due, for a worker or for a retry. A limit key admits several jobs, and counts them only
@@ -8,17 +8,21 @@ while they are ready or running: a job that waits for its time does not use its 
 from zlib import crc32
 
 from onceward import keys
+from onceward.api.queues import QueueSettings
 from onceward.job_options import JobOptions
 from onceward.keys import Key
 from onceward.schedule.records import (
     Gate,
+    Intent,
     Job,
     Order,
     gate_key,
     line_partition,
+    merge_key,
     order_head_key,
     parked_partition,
     slot_of,
+    steps_key,
 )
 from onceward.store.transaction import Transaction
 
@@ -139,3 +143,19 @@ async def unpark(tx: Transaction, job: Job, limit_key: str) -> None:
     tx.delete((parked_partition(job.queue, limit_key), job.place))
     gate.parked -= 1
     tx.put(key, gate)
+
+
+async def end_merge(tx: Transaction, id_: str, job: Job, settings: QueueSettings) -> int | None:
+    """Remove the record of a job's debounce key or batch key, unless another job has it. Returns
+    the retention of the job, at least that of the idempotency keys of its messages."""
+    place = merge_key(job.queue, job.caller, job.merge)
+    if await tx.get_many([place], str, skip_damaged=True) == [id_]:
+        tx.delete(place)
+    job_ms, key_ms = settings.job_retention_ms, settings.key_retention_ms
+    return None if job_ms is None or key_ms is None else max(job_ms, key_ms)
+
+
+async def intends(tx: Transaction, id_: str, job: Job) -> bool:
+    """Whether a step of the job was started at most once and has no result."""
+    steps = await tx.get(steps_key(id_), dict[str, Intent]) if job.stepped else None
+    return any(step.intent and not step.done for step in (steps or {}).values())

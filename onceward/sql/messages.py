@@ -10,15 +10,23 @@ from onceward.api.arguments import unknown_name
 from onceward.clock import Clock
 from onceward.errors import BadInput
 from onceward.ids import Ids
-from onceward.job_options import OPTION_NAMES, JobKeywords, admit_options, job_options
+from onceward.job_options import (
+    MERGE_NAMES,
+    OPTION_NAMES,
+    JobKeywords,
+    MergeKeywords,
+    admit_options,
+    job_options,
+)
 from onceward.json_values import encode
 from onceward.quantities import milliseconds
 from onceward.schedule import admit_job
 from onceward.sql.connections import Kind, kind_of, lacks_tables
 from onceward.work.inbox import admit_key
+from onceward.work.merging import merge_of
 
 _ids: Final = Ids(Clock().now_ms)
-_NAMES: Final = OPTION_NAMES - {"order_key"} | {"delay_s", "due_ms"}
+_NAMES: Final = OPTION_NAMES - {"order_key"} | {"delay_s", "due_ms", *MERGE_NAMES}
 _NO_OUTBOX: Final = (
     "the database, or the search path of the connection, has no outbox; run `onceward outbox "
     "migrate URL`"
@@ -40,8 +48,9 @@ VALUES (?, ?, ?, ?, ?, ?)
 }
 
 
-class EnqueueKeywords(JobKeywords, total=False):
-    """The options of `enqueue`: those of the job, and its due time."""
+class EnqueueKeywords(JobKeywords, MergeKeywords, total=False):
+    """The options of `enqueue`: those of the job, its due time, and those that make one job of
+    several messages."""
 
     delay_s: float
     due_ms: int
@@ -180,6 +189,8 @@ def arguments(row: Row) -> tuple[str, Any, dict[str, Any]]:
         if "due_ms" in found:
             raise BadInput("a job can have a delay_s or a due_ms, not both")
         found["due_ms"] = row.created_ms + milliseconds(given["delay_s"], "a delay")
+    if (merge := merge_of(given)) is not None:
+        found["merge"] = merge
     admit_job(row.queue, body, options, found.get("due_ms", 0))
     if row.key is not None:
         admit_key(row.key, "")

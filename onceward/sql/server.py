@@ -23,7 +23,7 @@ from onceward.sql.records import Drain, admit_name, drain_key
 from onceward.sql.sources import OwnSource, Removal, Source, source_of
 from onceward.store import Store
 from onceward.store.transaction import Transaction
-from onceward.work.inbox import ACCEPT_WRITES, PLAIN_WRITES, Inbox
+from onceward.work.inbox import PLAIN_WRITES, Inbox, accept_writes
 from onceward.work.intake import Intake
 
 logger = logging.getLogger("onceward.sql")
@@ -283,8 +283,7 @@ class Drainer:
         size_bytes = 0
         for row, message in zip(rows, asked, strict=False):
             size_bytes += len(f"{row.body}{row.options}".encode(errors="replace"))
-            shared = not isinstance(message, str) and message[2]["options"].shared
-            writes = ACCEPT_WRITES if shared else PLAIN_WRITES
+            writes = PLAIN_WRITES if isinstance(message, str) else accept_writes(message[2])
             full = tx.size + writes >= limits.COMMIT_WRITES_MAX
             if found.count and (full or size_bytes > limits.OUTBOX_COMMIT_BYTES):
                 break

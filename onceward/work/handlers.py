@@ -96,9 +96,14 @@ class HandlerFunction(Generic[Body, Result, Given, Returned]):
     ) -> Receipt:
         """Send a job to the queue. Arguments, result and errors are those of `App.send`.
 
-        Also raises `BadInput` if the body does not match the type in the handler's annotation.
+        Also raises `BadInput` if the body does not match the type in the handler's annotation. With
+        a `batch_key`, the body is one item of the list that the handler gets.
         """
-        given = body if self._body is None else self._body.plain(body, "body")
+        given: Any = body
+        if self._body is not None and options.get("batch_key") is not None:
+            [given] = self._body.plain([body], "body")
+        elif self._body is not None:
+            given = self._body.plain(body, "body")
         return await self._app.send(self.queue, given, key=key, tx=tx, **options)
 
     async def result(self, id_: str, *, timeout_s: float | None = None) -> Result:

@@ -6,7 +6,7 @@ key is kept until the end of its job, and for the retention of its queue after t
 each caller has separate keys.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from hashlib import blake2b
 from typing import Any
 from zlib import crc32
@@ -27,10 +27,12 @@ from onceward.schedule import (
     admit_queue,
     job_key,
 )
+from onceward.schedule.records import merge_key
 from onceward.schedule.waiting import read_to_wait
 from onceward.store.transaction import Transaction
 from onceward.store.user_records import joins
 from onceward.tracing import Trace
+from onceward.work.merging import MERGE_WRITES, Merge, merged
 
 # The maximum number of writes of `accept`: the dedupe record, the job, its entry, the head of its
 # order key and the gate of its limit key.
@@ -77,9 +79,11 @@ class Inbox:
         caller: str = "",
         due_ms: int = 0,
         trace: Trace | None = None,
+        merge: Merge | None = None,
     ) -> Receipt:
         """Accept a message, once for each key. Without a key, the queue's setting `key_fields`
-        derives it from the body. Without either, each call adds a job.
+        derives it from the body. Without either, each call adds a job. With `merge`, messages with
+        the same debounce key or batch key share a job.
 
         Raises `BadInput`, `QueueFull`, and `KeyReused` if the key was used with another body,
         unless the queue only counts that. When it raises, it has written nothing.
@@ -99,6 +103,19 @@ class Inbox:
             if known is not None:
                 return await self._again(tx, record_key, known, key, mark, settings)
             dedupe = Dedupe(*record_key, mark)
+        if merge is not None:
+            id_, job = await merged(
+                *(tx, self._schedule, queue, body, options, merge),
+                caller=caller,
+                trace=trace,
+                settings=settings,
+            )
+            if dedupe is not None:
+                # Unlike the key of a job, it expires by itself: a job can have many of them.
+                kept_ms = settings.key_retention_ms
+                until_ms = None if kept_ms is None else tx.now_ms + kept_ms
+                tx.put(record_key, Accepted(id_, mark), expires_at_ms=until_ms)
+            return Receipt(id_, key or "", job.state, duplicate=False)
         self._schedule.admit(tx, queue)
         id_, job = await self._schedule.add(
             tx,
@@ -128,14 +145,16 @@ class Inbox:
         key: str | None = None,
         caller: str = "",
         options: JobOptions = NO_OPTIONS,
+        merge: Merge | None = None,
     ) -> list[Key]:
         """The records that `accept` reads, unless it rejects the message."""
         try:
             admit_queue(queue)
-            found = []
+            admit_caller(caller)
+            found = [] if merge is None else [merge_key(queue, caller, merge.name)]
             if options.shared:
                 admit_options(options)
-                found = read_to_wait(queue, options, self._schedule.slots)
+                found += read_to_wait(queue, options, self._schedule.slots)
             if key is None:
                 fields = self._schedule.settings(queue).key_fields
                 if not fields:
@@ -200,6 +219,13 @@ class Inbox:
         if job is None:  # its queue keeps keys longer than jobs
             return Receipt(known.id, key, known.state, True, same_body=same_body)
         return Receipt(known.id, key, job.state, True, job.result, job.reason, same_body)
+
+
+def accept_writes(arguments: Mapping[str, Any]) -> int:
+    """The maximum number of writes of `Inbox.accept` with these arguments."""
+    if "merge" in arguments:
+        return MERGE_WRITES
+    return ACCEPT_WRITES if arguments.get("options", NO_OPTIONS).shared else PLAIN_WRITES
 
 
 def dedupe_key(queue: str, caller: str, key: str) -> Key:

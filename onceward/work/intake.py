@@ -15,7 +15,7 @@ from onceward.schedule import admit_queue
 from onceward.store import Store
 from onceward.store.sharing import Call, SharedCommits
 from onceward.store.transaction import Transaction
-from onceward.work.inbox import ACCEPT_WRITES, PLAIN_WRITES, Inbox, Receipt
+from onceward.work.inbox import PLAIN_WRITES, Inbox, Receipt, accept_writes
 from onceward.work.job import SendArguments, send_arguments
 
 Verdict = Receipt | OncewardError
@@ -38,12 +38,14 @@ class Intake:
                 arguments["trace"] = span.trace
             if type(body) is not dict:
                 body = plain_body(body)
-            options = arguments.get("options", NO_OPTIONS)
-            shared = options is not NO_OPTIONS and options.shared
+            writes = PLAIN_WRITES
+            if "merge" in arguments or arguments.get("options", NO_OPTIONS) is not NO_OPTIONS:
+                writes = accept_writes(arguments)
             accepting = self._sharing.run(
                 lambda tx: self._inbox.accept(tx, queue, body, **arguments),
-                writes=ACCEPT_WRITES if shared else PLAIN_WRITES,
+                writes=writes,
                 reads=self._reads(queue, body, arguments) if self._shares_reads else (),
+                line=_line(queue, arguments) if "merge" in arguments else None,
             )
             receipt = await self._senders.count(queue, arguments.get("caller", ""), accepting)
             if span is not None:
@@ -88,14 +90,14 @@ class Intake:
     def _reads(self, queue: str, body: Any, arguments: Mapping[str, Any]) -> Sequence[Key]:
         key, caller = arguments.get("key"), arguments.get("caller", "")
         options = arguments.get("options", NO_OPTIONS)
-        return self._inbox.read_to_accept(queue, body, key, caller, options)
+        merge = arguments.get("merge")
+        return self._inbox.read_to_accept(queue, body, key, caller, options, merge)
 
     def _call(self, queue: str, message: dict[str, Any] | OncewardError, begun_ns: int) -> Call:
         reads: Sequence[Key] = ()
         writes = PLAIN_WRITES
         if isinstance(message, dict):
-            if message.get("options", NO_OPTIONS).shared:
-                writes = ACCEPT_WRITES
+            writes = accept_writes(message)
             if self._shares_reads:
                 reads = self._reads(queue, message["body"], message)
         return Call(partial(self._accept_one, queue, message, begun_ns), writes, reads)
@@ -118,9 +120,14 @@ class Intake:
 
 
 def _independent(calls: Sequence[Call]) -> bool:
-    """Whether no message has the idempotency key, the order key or the limit key of another."""
+    """Whether no message has a key of another, such as the idempotency key or the order key."""
     reads = [read for call in calls for read in call.reads]
     return len(set(reads)) == len(reads)
+
+
+def _line(queue: str, arguments: SendArguments) -> str:
+    """The line of messages for one job, which would conflict if they were accepted at once."""
+    return f"merge {queue} {arguments.get('caller', '')} {arguments['merge'].name}"
 
 
 def _is_list(messages: Any) -> bool:

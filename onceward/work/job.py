@@ -27,6 +27,7 @@ from onceward.callers import caller_id
 from onceward.errors import BadInput, Fail, InDoubt, NotDone, OncewardError
 from onceward.functions import is_async
 from onceward.job_options import (
+    MERGE_NAMES,
     OPTION_NAMES,
     JobOptions,
     OptionAttributes,
@@ -51,6 +52,7 @@ from onceward.work.annotations import result_converter
 from onceward.work.asleep import Asleep, AwaitsChildren, AwaitsEvent
 from onceward.work.children import ChildJob, Children, admit_children, children_of
 from onceward.work.inbox import Receipt
+from onceward.work.merging import Merge, merge_of
 from onceward.work.steps import Step, Steps, done_step, result_of
 
 if TYPE_CHECKING:
@@ -66,7 +68,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 
-_SEND_NAMES = OPTION_NAMES | {"key", "caller", "delay_s", "due_ms"}
+_SEND_NAMES = OPTION_NAMES.union(MERGE_NAMES, ("key", "caller", "delay_s", "due_ms"))
 
 
 class SendArguments(TypedDict, total=False):
@@ -77,6 +79,7 @@ class SendArguments(TypedDict, total=False):
     caller: str
     due_ms: int
     trace: Trace
+    merge: Merge
 
 
 class JobFields(OptionAttributes, Generic[Body]):
@@ -642,6 +645,8 @@ def send_arguments(store: Store, keywords: Mapping[str, Any]) -> SendArguments:
             )
         delay_ms = milliseconds(keywords["delay_s"], "a delay")
         arguments["due_ms"] = later_ms(store, delay_ms) if delay_ms else 0
+    if (merge := merge_of(keywords)) is not None:
+        arguments["merge"] = merge
     return arguments
 
 

@@ -16,6 +16,8 @@ SET = '{"op": "map.set", "map": "m", "key": "k", "value": 1}'
 # of a row keeps one. Rows with a code fail with it.
 STEPS: list[tuple[str, ...]] = [
     ("messages send q [1] --key a",),
+    ("messages send q 1 --key m1 --batch-key c --batch-size 2 --batch-s 60",),
+    ("messages send q 2 --key m2 --debounce-key d --debounce-s 5 --debounce-max-s 60",),
     ('messages send-many q {"body":2,"key":"b"} {"body":3,"key":"c"}',),
     ("jobs claim q", "id=jobs.0.id", "token=jobs.0.token"),
     ("jobs extend {id} {token} 60",),

@@ -43,6 +43,18 @@ async def test_a_message_is_accepted_once_for_its_key(client: Client) -> None:
         await client.send("orders", {"item": "sofa"}, key="order-1")
 
 
+async def test_messages_with_a_batch_key_share_a_job(client: Client) -> None:
+    options = {"batch_key": "ann", "batch_s": 600.0, "batch_size": 3}
+    for number in (1, 2, 2, 3):
+        receipt = await client.send("mails", number, key=f"m{number}", **options)
+    [claim] = await client.jobs.claim("mails")
+    assert (claim.id, claim.body) == (receipt.id, [1, 2, 3])
+    for version in (1, 2):
+        await client.send("index", version, key=f"v{version}", debounce_key="doc", debounce_s=0.0)
+    found = await client.jobs.claim("index", max=2, wait_s=10)
+    assert found[-1].body == 2
+
+
 class Sum(msgspec.Struct):
     total: int
 

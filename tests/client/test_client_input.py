@@ -40,6 +40,14 @@ BAD: dict[str, tuple[Call, str]] = {
         lambda c: c.send("q", 1, key="k", priority="high"),
         "wrong_type",
     ),
+    "accept into a batch without a time": (
+        lambda c: c.send("q", 1, key="k", batch_key="b"),
+        "bad_request",
+    ),
+    "accept into two kinds of jobs": (
+        lambda c: c.send("q", 1, key="k", batch_key="b", debounce_key="d"),
+        "bad_request",
+    ),
     "accept with a text as tags": (lambda c: c.send("q", 1, key="k", tags="red"), "bad_request"),
     "accept with a tag twice": (lambda c: c.send("q", 1, key="k", tags=["a"] * 2), "bad_request"),
     "accept with a long tag": (lambda c: c.send("q", 1, key="k", tags=["x" * 65]), "bad_name"),

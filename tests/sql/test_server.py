@@ -58,6 +58,23 @@ async def test_options_and_keys_of_a_row_are_those_of_its_job() -> None:
 
 
 @virtual
+async def test_rows_with_a_debounce_key_or_a_batch_key_share_a_job() -> None:
+    apps, table, runs = Apps(shared=False), Table(), list[Any]()
+    app = apps.make()
+    declare(app, Reader(table), runs)
+    for number in range(30):
+        table.add("q", number, batch_key="k", batch_s=1, batch_size=20)
+        table.add("q", number, debounce_key="k", debounce_s=1)
+    table.add("q", 1, batch_key="k")
+    async with app:
+        await table.emptied.wait()
+        await apps.sleep(10)
+    assert sorted(runs, key=str) == [29, list(range(20)), list(range(20, 30))]
+    [why] = table.failed.values()
+    assert "batch_key needs batch_s" in why
+
+
+@virtual
 async def test_keys_of_a_queue_that_derives_them_come_from_the_body() -> None:
     apps, table, runs = Apps(shared=False), Table(), list[Any]()
     app = apps.make()

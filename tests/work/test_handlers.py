@@ -14,7 +14,7 @@ from onceward.api.queues import QueueKeywords, QueueSettings
 from onceward.app import App
 from onceward.engine.memory import MemoryEngine
 from onceward.errors import BadInput, Unavailable
-from onceward.job_options import JobKeywords, JobOptions, SendKeywords
+from onceward.job_options import MERGE_NAMES, JobKeywords, JobOptions, SendKeywords
 from onceward.schedule import Job as JobRecord
 from onceward.store import Store
 from onceward.work.handlers import HandlerFunction
@@ -453,10 +453,13 @@ def test_the_options_of_type_checkers_are_those_that_work() -> None:
     options = {"order_key", "limit_key", "priority", "attempts_max", "tags"}
     assert set(JobOptions.__struct_fields__) == set(JobKeywords.__annotations__) == options
     hints = get_type_hints(SendKeywords)
-    assert set(hints) == options | {"delay_s", "due_ms", "caller"}
+    assert set(hints) == options | {"delay_s", "due_ms", "caller"} | set(MERGE_NAMES)
     store: Any = Store(MemoryEngine())
     values = {"tags": ["a"], "caller": "shop", "delay_s": 1.0, "due_ms": 5}
-    for name in hints:
+    for name in set(hints) - set(MERGE_NAMES):
         send_arguments(store, {name: values.get(name, 1)})  # an unknown name raises
+    for kind in ("debounce", "batch"):
+        names = {name: 1 for name in MERGE_NAMES if name.startswith(kind)}
+        send_arguments(store, {**names, f"{kind}_key": "k"})
     settings = {one.name for one in members(QueueSettings)} | {"internal", "remote_work"}
     assert set(QueueKeywords.__annotations__) == settings

@@ -3,7 +3,7 @@
 // The operations: method, path, arguments (! required, ? in the query, name:Struct),
 // and how clients repeat a request and read its response.
 export const OPERATIONS = {
-  "messages.send": ["POST", "/v1/inbox/{queue}", "!body orderKey limitKey priority attemptsMax tags key delayS dueMs ?waitS", { fills: "Idempotency-Key", opaque: "result" }],
+  "messages.send": ["POST", "/v1/inbox/{queue}", "!body orderKey limitKey priority attemptsMax tags key delayS dueMs debounceKey debounceS debounceMaxS batchKey batchS batchSize ?waitS", { fills: "Idempotency-Key", opaque: "result" }],
   "messages.sendMany": ["POST", "/v1/inbox/{queue}/batch", "!messages:Message", { returns: "results", fills: "Idempotency-Key", opaque: "results.accepted.result" }],
   "jobs.claim": ["POST", "/v1/queues/{queue}/claim", "max leaseS waitS worker", { returns: "jobs", opaque: "jobs.body" }],
   "jobs.complete": ["POST", "/v1/jobs/{id}/complete", "!token result"],
@@ -115,7 +115,7 @@ export const ENDED = ["succeeded", "failed", "in_doubt", "cancelled"];
 // The members of structs in requests.
 export const STRUCTS = {
   FailureTarget: "queue url endpoint",
-  Message: "orderKey limitKey priority attemptsMax tags body key delayS dueMs",
+  Message: "orderKey limitKey priority attemptsMax tags body key delayS dueMs debounceKey debounceS debounceMaxS batchKey batchS batchSize",
   Policy: "kind seats maxWins draw maxDraws loser idle lanes tiers widenS rated ladder ratingFirst ratingStep partyMax turnS idleS warnS graceS waitingS readyS rematchS breakS botS bots waitlistMax waitlistNames spectatorsMax opens endsEmpty gameS",
   RetryPolicy: "pausesS attemptsMax timeoutS",
   Schemas: "maps lists presences",

@@ -24,6 +24,12 @@ class MessagesOperations(Operations):
         key: str | None = None,
         delay_s: float | None = None,
         due_ms: int | None = None,
+        debounce_key: str | None = None,
+        debounce_s: float | None = None,
+        debounce_max_s: float | None = None,
+        batch_key: str | None = None,
+        batch_s: float | None = None,
+        batch_size: int | None = None,
         wait_s: float = 0.0,
     ) -> api.Receipt:
         """Send a message.
@@ -42,6 +48,15 @@ class MessagesOperations(Operations):
           has `key_fields`, or else it is the header Idempotency-Key.
         - `delay_s`: The delay until the job is due.
         - `due_ms`: The time when the job is due, in place of a delay.
+        - `debounce_key`: A later message with this key replaces the body of the job, until it
+          starts.
+        - `debounce_s`: The time from the last message of the debounce key to the start of the job.
+        - `debounce_max_s`: The longest time from the first message of the debounce key; default: no
+          limit.
+        - `batch_key`: A later message with this key is added to the body of the job, a list, until
+          it starts.
+        - `batch_s`: The time from the first message of the batch key to the start of the job.
+        - `batch_size`: The number of messages with which the job starts at once; default: 1,000.
         - `wait_s`: How long to wait for the end of the job.
 
         Raises `KeyReused`, `BadInput` (bad_name, bad_key, missing_key, value_too_large).
@@ -59,6 +74,12 @@ class MessagesOperations(Operations):
                 key=key,
                 delay_ms=in_ms("delay_s", delay_s),
                 due_ms=due_ms,
+                debounce_key=debounce_key,
+                debounce_ms=in_ms("debounce_s", debounce_s),
+                debounce_max_ms=in_ms("debounce_max_s", debounce_max_s),
+                batch_key=batch_key,
+                batch_ms=in_ms("batch_s", batch_s),
+                batch_size=batch_size,
             ),
             query=api.Wait(wait_ms=in_ms("wait_s", wait_s)),
         )

@@ -26,6 +26,12 @@ class MessagesOperations(Facade[AsyncMessagesOperations]):
         key: str | None = None,
         delay_s: float | None = None,
         due_ms: int | None = None,
+        debounce_key: str | None = None,
+        debounce_s: float | None = None,
+        debounce_max_s: float | None = None,
+        batch_key: str | None = None,
+        batch_s: float | None = None,
+        batch_size: int | None = None,
         wait_s: float = 0.0,
     ) -> api.Receipt:
         """Send a message."""
@@ -41,6 +47,12 @@ class MessagesOperations(Facade[AsyncMessagesOperations]):
                 key=key,
                 delay_s=delay_s,
                 due_ms=due_ms,
+                debounce_key=debounce_key,
+                debounce_s=debounce_s,
+                debounce_max_s=debounce_max_s,
+                batch_key=batch_key,
+                batch_s=batch_s,
+                batch_size=batch_size,
                 wait_s=wait_s,
             )
         )

@@ -6,7 +6,7 @@ from typing import Any
 from onceward.api import messages as api
 from onceward.api.jobs import ENDED
 from onceward.errors import BadInput, OncewardError
-from onceward.job_options import given_options
+from onceward.job_options import MERGE_NAMES, given_options
 from onceward.web.api.jobs import shown_result
 from onceward.web.calls import Call, binder
 from onceward.web.http import Request, Response
@@ -98,6 +98,12 @@ def _options(message: api.Message) -> dict[str, Any]:
         options["due_ms"] = message.due_ms
     if message.delay_ms is not None:
         options["delay_s"] = message.delay_ms / 1000
+    for name in MERGE_NAMES:
+        if name.endswith("_s"):
+            wait_ms = getattr(message, name.removesuffix("_s") + "_ms")
+            options[name] = None if wait_ms is None else wait_ms / 1000
+        else:
+            options[name] = getattr(message, name)
     return options
 
 

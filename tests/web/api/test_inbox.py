@@ -34,6 +34,37 @@ async def test_the_first_is_accepted_and_the_next_is_a_duplicate() -> None:
         assert len([key for key in apps.records if key[1].endswith("#job")]) == 1
 
 
+@virtual
+async def test_messages_with_a_batch_key_or_a_debounce_key_share_a_job() -> None:
+    apps = Apps(shared=False)
+    async with serving(apps.make()) as caller:
+        batch = {"batch_key": "ann", "batch_ms": 2_000, "batch_size": 4}
+        debounce = {"debounce_key": "doc", "debounce_ms": 2_000, "debounce_max_ms": 3_000}
+        for number in (1, 2, 2):
+            key = f"k{number}"
+            batched = await caller.ok(*SEND, {"body": number, "key": key, **batch})
+            last = await caller.ok(*SEND, {"body": number, "key": f"d{number}", **debounce})
+        assert batched["duplicate"]
+        assert (batched["state"], last["state"]) == ("scheduled", "scheduled")
+        many = [{"body": 3, "key": "k3", **batch}, {"body": 4, "key": "k4", "batch_key": "x"}]
+        found = await caller.ok("POST", "/v1/inbox/q/batch", {"messages": many})
+        accepted, rejected = found["results"]
+        assert accepted["accepted"]["id"] == batched["id"]
+        assert "batch_key needs batch_s" in rejected["rejected"]["detail"]
+        job = await caller.ok("GET", f"/v1/jobs/{batched['id']}")
+        assert (job["body"], job["due_ms"] - job["created_ms"] <= 2_001) == ([1, 2, 3], True)
+        assert (await caller.ok("GET", f"/v1/jobs/{last['id']}"))["body"] == 2
+        for wrong in (
+            {"batch_key": ""},
+            {"batch_key": "k", "batch_ms": -1},
+            {"batch_key": "k", "batch_ms": 1, "batch_size": 1_001},
+            {"debounce_key": "k"},
+            {"debounce_key": "k", "debounce_ms": 1, "delay_ms": 1},
+        ):
+            refused = await caller(*SEND, {"body": 1, "key": "w", **wrong})
+            assert refused.status in (400, 422), wrong
+
+
 @pytest.mark.parametrize(
     ("header", "key"),
     [
