@@ -65,7 +65,14 @@ CAPABILITIES = (
     ),
     Capability(
         "webhooks",
-        (Scope("endpoint", "keep endpoints of its own whose ids match, for timers to call"),),
+        (
+            Scope("endpoint", "keep endpoints of its own whose ids match, for timers to call"),
+            Scope(
+                "portal",
+                "see endpoints whose ids match with their calls, rotate secrets, test and resend",
+                included_in=("endpoint",),
+            ),
+        ),
     ),
     Capability(
         "rooms",

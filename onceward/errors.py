@@ -35,6 +35,7 @@ TABLE: dict[str, Code] = {
     "bad_engine_url": Code(500, 4500, 2, False, "The database URL is not supported"),
     "no_such_job": Code(404, 4404, 2, False, "The job was not found"),
     "no_such_timer": Code(404, 4404, 2, False, "The timer was not found"),
+    "no_such_firing": Code(404, 4404, 2, False, "The firing of a timer was not found"),
     "bad_timer": Code(422, 4422, 2, False, "The timer is not valid"),
     "bad_endpoint": Code(422, 4422, 2, False, "The endpoint is not valid"),
     "no_such_endpoint": Code(404, 4404, 2, False, "The endpoint was not found"),
@@ -247,6 +248,12 @@ class NoSuchTimer(BadInput):
     """No timer has this id, or it belongs to another caller."""
 
     default_code = "no_such_timer"
+
+
+class NoSuchFiring(BadInput):
+    """The timer or endpoint has no firing with this id, or it is no longer kept."""
+
+    default_code = "no_such_firing"
 
 
 class NoSuchEndpoint(BadInput):

@@ -7,7 +7,11 @@ the second *first*. Each field is a list of numbers, names (JAN, MON), ranges an
 day of a month is `L`, its last weekday `LW`, its second Monday `MON#2` and its last Friday `5L`.
 If both day fields are given, a day must match one of them; if one starts with a star, it must match
 both, as in other cron implementations. `@hourly`, `@daily`, `@weekly`, `@monthly` and `@yearly` are
-shorthands.
+shorthands. `15W` is the weekday nearest to the 15th, and `L-3` three days before the last day.
+
+Two other spellings are recognized, in which `?` marks the unused day field and 1 is Sunday: Quartz
+with the second first and perhaps a year as the seventh field, and EventBridge with the year as the
+sixth field. The position of `?` tells them apart.
 
 The fields refer to the local time of the expression's time zone. At changes of daylight saving
 time:
@@ -45,6 +49,13 @@ _NAMED = {
     "@midnight": "0 0 * * *",
     "@hourly": "0 * * * *",
 }
+_WEEKDAYS = ("SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT")
+_WEEKDAY_TERM = re.compile(r"([1-7]|[A-Z]{3})(?:-([1-7]|[A-Z]{3}))?(L|#[0-9]+|/[0-9]+)?")
+_NAMED_LAST = re.compile(r"([A-Z]{3})L")
+_NEAREST = re.compile(r"([0-9]{1,2})W")
+_BEFORE_LAST = re.compile(r"L-([0-9]{1,2})")
+_YEAR_TERM = re.compile(r"(\*|[0-9]{4})(?:-([0-9]{4}))?(?:/([0-9]{1,4}))?")
+_YEAR_MIN, _YEAR_MAX = 1970, 2199
 _SECOND = timedelta(seconds=1)
 # Changes of the UTC offset are further apart than this, and smaller than half of it.
 _WHILE_S = 3 * 86_400
@@ -170,23 +181,56 @@ def _whole(value: int) -> int:
 # Parsing.
 
 
+class _Expression(CronSim):
+    """An expression with the fields that its parser lacks: `15W`, `L-3` and years."""
+
+    def __init__(self, fields: list[str], years: frozenset[int] | None) -> None:
+        self.years = years
+        days = fields[-3].upper().split(",")
+        self._nearest = [int(found[1]) for day in days if (found := _NEAREST.fullmatch(day))]
+        self._before = [int(found[1]) for day in days if (found := _BEFORE_LAST.fullmatch(day))]
+        if not all(1 <= day <= 31 for day in self._nearest) or any(b > 30 for b in self._before):
+            raise CronSimError("Bad day-of-month")
+        left = [d for d in days if not _NEAREST.fullmatch(d) and not _BEFORE_LAST.fullmatch(d)]
+        field = ",".join(left) or "1"
+        epoch = datetime.fromtimestamp(0, UTC)
+        super().__init__(" ".join([*fields[:-3], field, *fields[-2:]]), epoch)
+        if not left:
+            self.days = set()
+
+    def match_dom(self, d: date) -> bool:
+        if super().match_dom(d):
+            return True
+        if not self._nearest and not self._before:
+            return False
+        last = monthrange(d.year, d.month)[1]
+        if last - d.day in self._before:
+            return True
+        return any(d.day == _nearest_weekday(d.year, d.month, day, last) for day in self._nearest)
+
+
+def _nearest_weekday(year: int, month: int, day: int, last: int) -> int | None:
+    """The weekday of a month that is nearest to a day; None if the month has no such day."""
+    if day > last:
+        return None
+    weekday = date(year, month, day).weekday()
+    if weekday == 5:
+        return day - 1 if day > 1 else day + 2
+    if weekday == 6:
+        return day + 1 if day < last else day - 2
+    return day
+
+
 @lru_cache(maxsize=1_000)
-def _parsed(text: str) -> CronSim:
+def _parsed(text: str) -> _Expression:
     """The parsed expression. Copy it before use."""
     if len(text) > limits.CRON_CHARS_MAX:
         raise BadInput(
             f"a cron expression has at most {limits.CRON_CHARS_MAX} characters, not {len(text)}"
         )
-    fields = _NAMED.get(text.strip().lower(), text).split()
-    if fields and fields[0].startswith("@"):
-        raise BadInput(f"unknown cron shorthand {text!r}; use one of {', '.join(_NAMED)}")
-    if len(fields) not in (5, 6):
-        raise BadInput(
-            f"a cron expression must have 5 fields, or 6 with the second first; {text!r} has "
-            f"{len(fields)}"
-        )
+    fields, years = _fields(text)
     try:
-        expression = _read(fields)
+        expression = _Expression(fields, years)
     except CronSimError as error:
         field = str(error).removeprefix("Bad ")
         # The parser also reports days that do not exist in the given months.
@@ -202,19 +246,133 @@ def _parsed(text: str) -> CronSim:
     return expression
 
 
-def _read(fields: list[str]) -> CronSim:
-    return CronSim(" ".join(fields), datetime.fromtimestamp(0, UTC))
+def _fields(text: str) -> tuple[list[str], frozenset[int] | None]:
+    """The five or six fields of an expression with Sunday as 0, and its years; None for all."""
+    fields, wrapped = _words(text)
+    count = len(fields)
+    marked = [number for number, field in enumerate(fields) if field == "?"]
+    if count == 5 or (count == 6 and not marked and not wrapped):
+        return _plain_fields(text, fields, marked), None
+    eventbridge = wrapped or (count == 6 and set(marked) <= {2, 4})
+    day = 2 if eventbridge else 3
+    if not set(marked) <= {day, day + 2} or len(marked) > 1:
+        raise _misplaced(text)
+    if not marked and "*" not in (fields[day], fields[day + 2]):
+        raise BadInput(
+            f"the cron expression {text!r} gives both the day of the month and of the week; write "
+            "? for one of them"
+        )
+    found = ["*" if field == "?" else field for field in fields[: day + 3]]
+    found[-1] = _from_sunday_1(text, found[-1])
+    return found, _years(text, fields[day + 3]) if count > day + 3 else None
+
+
+def _words(text: str) -> tuple[list[str], bool]:
+    """The fields of an expression as they are written, and whether `cron(…)` encloses them."""
+    fields = _NAMED.get(text.strip().lower(), text).split()
+    if fields and fields[0].startswith("@"):
+        raise BadInput(f"unknown cron shorthand {text!r}; use one of {', '.join(_NAMED)}")
+    kind, _, rest = text.strip().partition("(")
+    if kind.lower() in ("rate", "at") and rest:
+        member = "an interval" if kind.lower() == "rate" else "the time `at`"
+        raise BadInput(f"{text!r} is not a cron expression; use {member} instead")
+    wrapped = kind.lower() == "cron" and rest.endswith(")")
+    if wrapped:
+        fields = rest[:-1].split()
+    if len(fields) not in ((6,) if wrapped else (5, 6, 7)):
+        raise BadInput(
+            "a cron expression must have 5 fields, or 6 with the second first, or 7 with second "
+            f"and year, or cron(…) with 6 and the year last; {text!r} has {len(fields)}"
+        )
+    return fields, wrapped
+
+
+def _plain_fields(text: str, fields: list[str], marked: list[int]) -> list[str]:
+    """The fields of an expression that is of neither of the other spellings."""
+    if not set(marked) <= {2, 4} or len(marked) > 1:
+        raise _misplaced(text)
+    if marked and re.search(r"(^|[,-])[0-7]", fields[4]):
+        raise BadInput(
+            f"the cron expression {text!r} is ambiguous: with ?, some programs count days of the "
+            "week from 1; use their names (MON), or * in place of ?"
+        )
+    if len(fields) == 6 and re.fullmatch(r"[0-9]{4}([-,/][0-9]+)*", fields[5]):
+        raise BadInput(
+            f"the cron expression {text!r} has a year as its last field, as in EventBridge; "
+            "write ? for the day field that it does not use"
+        )
+    weekdays = _NAMED_LAST.sub(_last_of, fields[-1].upper())
+    return ["*" if field == "?" else field for field in [*fields[:-1], weekdays]]
+
+
+def _misplaced(text: str) -> BadInput:
+    return BadInput(
+        f"the cron expression {text!r} has ? at the wrong place: it stands for one of the day of "
+        "the month and the day of the week"
+    )
+
+
+def _last_of(found: re.Match[str]) -> str:
+    name = found[1]
+    return f"{_WEEKDAYS.index(name)}L" if name in _WEEKDAYS else found[0]
+
+
+def _from_sunday_1(text: str, field: str) -> str:
+    """Days of the week in which Sunday is 1, with Sunday as 0."""
+    terms = []
+    for term in field.upper().split(","):
+        if term == "L":
+            terms.append("6")
+            continue
+        if term.startswith("*"):
+            terms.append(term)
+            continue
+        found = _WEEKDAY_TERM.fullmatch(term)
+        days = [one for one in found.groups()[:2] if one] if found else []
+        if found is None or any(one.isalpha() and one not in _WEEKDAYS for one in days):
+            raise BadInput(
+                f"the day of the week {field!r} of the cron expression {text!r} is not valid; use "
+                "1 (Sunday) to 7, or SUN to SAT"
+            )
+        numbers = [_WEEKDAYS.index(one) if one.isalpha() else int(one) - 1 for one in days]
+        first, last = numbers[0], numbers[-1]
+        if last < first:  # through the end of the week
+            terms += [str(day % 7) for day in range(first, last + 8)]
+        else:
+            terms.append("-".join(map(str, numbers)) + (found[3] or ""))
+    return ",".join(terms)
+
+
+def _years(text: str, field: str) -> frozenset[int] | None:
+    """The years of a field; None for all."""
+    if field == "*":
+        return None
+    years: set[int] = set()
+    for term in field.split(","):
+        found = _YEAR_TERM.fullmatch(term)
+        if found is not None:
+            first, last, step = found.groups()
+            start = _YEAR_MIN if first == "*" else int(first)
+            end = int(last) if last else _YEAR_MAX if first == "*" or step else start
+            if _YEAR_MIN <= start <= end <= _YEAR_MAX and step != "0":
+                years.update(range(start, end + 1, int(step or 1)))
+                continue
+        raise BadInput(
+            f"the year {field!r} of the cron expression {text!r} is not valid; use {_YEAR_MIN} to "
+            f"{_YEAR_MAX}, as in 2030 or 2030-2035"
+        )
+    return frozenset(years)
 
 
 def _readable(fields: list[str]) -> bool:
     try:
-        _read(fields)
+        _Expression(fields, None)
     except CronSimError:
         return False
     return True
 
 
-def _ever(expression: CronSim) -> bool:
+def _ever(expression: _Expression) -> bool:
     """Whether it matches a day in any kind of year."""
     return any(
         expression.match_day(day)
@@ -254,7 +412,7 @@ def _cron_s(cron: Cron, after_s: int) -> int | None:
         return None
 
 
-def _at_its_hours_s(expression: CronSim, zone: ZoneInfo, after_s: int) -> int:
+def _at_its_hours_s(expression: _Expression, zone: ZoneInfo, after_s: int) -> int:
     here = datetime.fromtimestamp(after_s, zone)
     wall = here.replace(tzinfo=None)
     if here.fold:
@@ -268,7 +426,7 @@ def _at_its_hours_s(expression: CronSim, zone: ZoneInfo, after_s: int) -> int:
     return found_s
 
 
-def _in_every_hour_s(expression: CronSim, zone: ZoneInfo, since_s: int) -> int:
+def _in_every_hour_s(expression: _Expression, zone: ZoneInfo, since_s: int) -> int:
     while True:
         wall = _shown(zone, since_s)
         found_s = since_s + (_next(expression, wall - _SECOND) - wall) // _SECOND
@@ -285,11 +443,18 @@ def _in_every_hour_s(expression: CronSim, zone: ZoneInfo, since_s: int) -> int:
             since_s = found_s - _WHILE_S // 2
 
 
-def _next(expression: CronSim, wall: datetime) -> datetime:
+def _next(expression: _Expression, wall: datetime) -> datetime:
     """The next local time that matches, ignoring changes of the offset."""
-    expression = copy(expression)
-    expression.dt = wall
-    return next(expression)
+    years = expression.years
+    while True:
+        expression = copy(expression)
+        expression.dt = wall
+        found = next(expression)
+        if years is None or found.year in years:
+            return found
+        # Raises ValueError after the last of the years.
+        year = min(year for year in years if year > found.year)
+        wall = found.replace(year=year, month=1, day=1, hour=0, minute=0, second=0) - _SECOND
 
 
 def _set_s(zone: ZoneInfo, before_s: int, after_s: int) -> int:

@@ -56,6 +56,7 @@ class Names(TypedDict, total=False):
     lock: Iterable[str]
     timer: Iterable[str]
     endpoint: Iterable[str]
+    portal: Iterable[str]
     read: Iterable[str]
     write: Iterable[str]
     room: Iterable[str]

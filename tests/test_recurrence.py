@@ -100,9 +100,9 @@ def test_an_expression_comes_when_it_says(text: str, expected: list[str]) -> Non
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("", "5 fields, or 6 with the second first; '' has 0"),
+        ("", "5 fields, or 6 with the second first, or 7 with second and year"),
         ("* * * *", "has 4"),
-        ("* * * * * * *", "has 7"),
+        ("* * * * * * * *", "has 8"),
         ("60 * * * *", "the minute of"),
         ("60 * * * * *", "the second of"),
         ("* 24 * * *", "the hour of"),

@@ -113,6 +113,8 @@ export interface CreatedEndpoint {
   disabled: boolean;
   health: EndpointHealth;
   description?: string;
+  /** `fail` or `wait`. */
+  whenDisabled?: string;
   headers?: Record<string, string>;
   retry?: RetryPolicyView | null;
   /** The valid secrets, the newest first; only with the parameter `secret`. */
@@ -214,6 +216,41 @@ export interface DeletedRoom {
   epoch?: string;
 }
 
+/** A call of an endpoint. */
+export interface Delivery {
+  /** The id of its job, and the header webhook-id of all its attempts. */
+  id: string;
+  /** The number of the firing, from 1. */
+  number: number;
+  firedMs: number;
+  /** The state of its job; forgotten, if it ended long ago. */
+  state: string;
+  /** The last attempts that are over. */
+  attempts: TimerAttempt[];
+  dueMs?: number | null;
+  /** When it is retried, while it waits for that. */
+  nextAttemptMs?: number | null;
+  /** When it succeeded or failed permanently. */
+  endedMs?: number | null;
+  /** From its due time until then. */
+  latencyMs?: number | null;
+  /** The id of the firing that it repeats, with the same header webhook-id. */
+  resent?: string | null;
+  /** If it waits because its receiver does not respond. */
+  pause?: ReceiverPause | null;
+  /** The id of its timer. */
+  timer?: string;
+  /** The body of the call. Lists omit it. */
+  body?: any;
+}
+
+/** Calls of an endpoint in the last week, the latest first. */
+export interface DeliveryPage {
+  deliveries: Delivery[];
+  /** The cursor of the next page, for the parameter `after`. */
+  next: string | null;
+}
+
 export type Draw = "swap" | "stay" | "back";
 
 /** The timers that are due next, in order. */
@@ -243,6 +280,8 @@ export interface Endpoint {
   disabled: boolean;
   health: EndpointHealth;
   description?: string;
+  /** `fail` or `wait`. */
+  whenDisabled?: string;
   headers?: Record<string, string>;
   retry?: RetryPolicyView | null;
   /** The valid secrets, the newest first; only with the parameter `secret`. */
@@ -328,8 +367,21 @@ export interface Firing {
   dueMs?: number | null;
   /** When it is retried, while it waits for that. */
   nextAttemptMs?: number | null;
+  /** When it succeeded or failed permanently. */
+  endedMs?: number | null;
+  /** From its due time until then. */
+  latencyMs?: number | null;
+  /** The id of the firing that it repeats, with the same header webhook-id. */
+  resent?: string | null;
   /** If it waits because its receiver does not respond. */
   pause?: ReceiverPause | null;
+}
+
+/** Firings of a timer, the latest first. */
+export interface FiringPage {
+  firings: Firing[];
+  /** The cursor of the next page, for the parameter `after`. */
+  next: string | null;
 }
 
 /** Locks that are held until the lease ends. Renew the lease to keep them. */
@@ -1125,6 +1177,13 @@ export interface RejectedMessage {
   status: number;
 }
 
+/** The number of calls that are sent again. */
+export interface ResentDeliveries {
+  resent: number;
+  /** The cursor for the next request; null at the end. */
+  next: string | null;
+}
+
 /** A caller whose suspension has ended. */
 export interface ResumedCaller {
   caller: string;
@@ -1494,6 +1553,8 @@ export interface WaitlistPage {
   /** The cursor of the next page (`after`); null on the last page. */
   next: string | null;
 }
+
+export type WhenDisabled = "fail" | "wait";
 
 /** Options of `messages.send`. */
 export interface MessagesSendOptions extends CallOptions {
@@ -1969,7 +2030,7 @@ export interface TimersCreateOptions extends CallOptions {
   delayS?: number | null;
   /** The interval of a recurring timer. */
   everyS?: number | null;
-  /** A cron expression of five fields, or of six with the second first. */
+  /** A cron expression: 0 9 * * MON-FRI. The spellings of Quartz and EventBridge work as well. */
   cron?: string | null;
   /** The time zone of the cron expression [UTC]. */
   zone?: string | null;
@@ -2135,10 +2196,24 @@ export interface TimersCancelOptions extends CallOptions {
 
 /** Options of `timers.resend`. */
 export interface TimersResendOptions extends CallOptions {
+  /** The id of the firing, which may have succeeded; by default, the last one, if it failed. */
+  firing?: string;
   /** A timer of the application itself. */
   app?: boolean;
   /** A timer of another caller. */
   caller?: string;
+}
+
+/** Options of `timers.firings`. */
+export interface TimersFiringsOptions extends CallOptions {
+  /** A timer of the application itself. */
+  app?: boolean;
+  /** A timer of another caller. */
+  caller?: string;
+  /** The cursor of the next page. */
+  after?: string;
+  /** The maximum number of entries in the response. [50] */
+  limit?: number;
 }
 
 /** Options of `timers.due`. */
@@ -2165,8 +2240,10 @@ export interface EndpointsCreateOptions extends CallOptions {
   headers?: Record<string, string>;
   /** A description for people. */
   description?: string;
-  /** While it is disabled, calls fail at once, and can be resent later. */
+  /** While it is disabled, calls fail at once and can be resent later, or wait. */
   disabled?: boolean;
+  /** What calls do while it is disabled: fail at once, or wait until it is enabled. [fail] */
+  whenDisabled?: WhenDisabled;
   /** The default of its calls: `pauses_s`, `attemptsMax`, `timeout_s`. */
   retry?: RetryPolicyInput | null;
   /**
@@ -2200,8 +2277,10 @@ export interface EndpointsPutOptions extends CallOptions {
   headers?: Record<string, string>;
   /** A description for people. */
   description?: string;
-  /** While it is disabled, calls fail at once, and can be resent later. */
+  /** While it is disabled, calls fail at once and can be resent later, or wait. */
   disabled?: boolean;
+  /** What calls do while it is disabled: fail at once, or wait until it is enabled. [fail] */
+  whenDisabled?: WhenDisabled;
   /** The default of its calls: `pauses_s`, `attemptsMax`, `timeout_s`. */
   retry?: RetryPolicyInput | null;
   /**
@@ -2219,8 +2298,10 @@ export interface EndpointsUpdateOptions extends CallOptions {
   headers?: Record<string, string>;
   /** A description for people. */
   description?: string;
-  /** While it is disabled, calls fail at once, and can be resent later. */
+  /** While it is disabled, calls fail at once and can be resent later, or wait. */
   disabled?: boolean;
+  /** What calls do while it is disabled: fail at once, or wait until it is enabled. */
+  whenDisabled?: WhenDisabled;
   /** The retry policy of its calls: pauses_s, attempts_max, timeout_s. */
   retry?: RetryPolicyInput | null;
 }
@@ -2231,6 +2312,26 @@ export interface EndpointsRotateOptions extends CallOptions {
   overlapS?: number;
   /** The new secret; by default, the server generates one. The same one again changes nothing. */
   secret?: string | null;
+}
+
+/** Options of `endpoints.deliveries`. */
+export interface EndpointsDeliveriesOptions extends CallOptions {
+  /** Their state: succeeded, failed, or pending; by default, any. */
+  state?: "" | "succeeded" | "failed" | "pending";
+  /** The cursor of the next page. */
+  after?: string;
+  /** The maximum number of entries in the response. [50] */
+  limit?: number;
+}
+
+/** Options of `endpoints.resendMany`. */
+export interface EndpointsResendManyOptions extends CallOptions {
+  /** The state of the calls: failed, succeeded, or all that have ended. [failed] */
+  state?: "failed" | "succeeded" | "all";
+  /** Calls that were due at this time or later, in milliseconds since 1970. */
+  sinceMs?: number;
+  /** The cursor of the next page. */
+  after?: string;
 }
 
 /** Options of `server.activity`. */
@@ -2730,11 +2831,19 @@ export interface Operations {
      */
     cancel(id: string, options?: TimersCancelOptions): Promise<Timer>;
     /**
-     * Resend the last firing, with the same id.
+     * Resend a firing, with the same id.
      *
      * @param id The id of the timer.
      */
     resend(id: string, options?: TimersResendOptions): Promise<Timer>;
+    /**
+     * List the firings of a timer, the latest first.
+     *
+     * @param id The id of the timer.
+     */
+    firings(id: string, options?: TimersFiringsOptions): Promise<FiringPage>;
+    /** Iterate over the entries of all pages of `firings`. */
+    iterateFirings(id: string, options?: TimersFiringsOptions): AsyncIterableIterator<Firing>;
     /** List the timers of all callers that are due next. */
     due(options?: TimersDueOptions): Promise<DueTimers>;
     /** List the timers of all callers. */
@@ -2791,6 +2900,34 @@ export interface Operations {
      * @param id The id of the endpoint.
      */
     test(id: string, options?: CallOptions): Promise<Timer>;
+    /**
+     * List the calls of an endpoint, the latest first.
+     *
+     * @param id The id of the endpoint.
+     */
+    deliveries(id: string, options?: EndpointsDeliveriesOptions): Promise<DeliveryPage>;
+    /** Iterate over the entries of all pages of `deliveries`. */
+    iterateDeliveries(id: string, options?: EndpointsDeliveriesOptions): AsyncIterableIterator<Delivery>;
+    /**
+     * Show a call of an endpoint with its body.
+     *
+     * @param id The id of the endpoint.
+     * @param delivery The name of the delivery.
+     */
+    getDelivery(id: string, delivery: string, options?: CallOptions): Promise<Delivery>;
+    /**
+     * Resend a call, with the same id.
+     *
+     * @param id The id of the endpoint.
+     * @param delivery The name of the delivery.
+     */
+    resend(id: string, delivery: string, options?: CallOptions): Promise<Delivery>;
+    /**
+     * Resend failed calls of an endpoint, or others.
+     *
+     * @param id The id of the endpoint.
+     */
+    resendMany(id: string, options?: EndpointsResendManyOptions): Promise<ResentDeliveries>;
   };
   /** Operations on matches: the view of each player, and the log. */
   readonly matches: {

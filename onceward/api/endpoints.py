@@ -1,16 +1,18 @@
 """Operations on endpoints: webhook receivers and their secrets."""
 
-from typing import Annotated
+from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from onceward import limits
+from onceward.api.messages import Milliseconds
 from onceward.api.operation import Body, Operation, Query
 from onceward.api.retries import RetryPolicy, RetryPolicyView
-from onceward.api.timers import ReceiverPause, Timer
+from onceward.api.timers import Firing, ReceiverPause, Timer
 
 _OVERLAP_MS = 24 * 3_600_000
+WhenDisabled = Literal["fail", "wait"]
 
 
 class PutEndpoint(Body, kw_only=True):
@@ -23,7 +25,9 @@ class PutEndpoint(Body, kw_only=True):
     description: Annotated[str, Meta(max_length=limits.REASON_CHARS_MAX)] = ""
     """A description for people."""
     disabled: bool = False
-    """While it is disabled, calls fail at once, and can be resent later."""
+    """While it is disabled, calls fail at once and can be resent later, or wait."""
+    when_disabled: WhenDisabled = "fail"
+    """What calls do while it is disabled: fail at once, or wait until it is enabled."""
     retry: RetryPolicy | None = None
     """The default of its calls: `pauses_ms`, `attempts_max`, `timeout_ms`."""
     secret: str | None = None
@@ -48,7 +52,9 @@ class UpdateEndpoint(Body):
     description: Annotated[str, Meta(max_length=limits.REASON_CHARS_MAX)] | UnsetType = UNSET
     """A description for people."""
     disabled: bool | UnsetType = UNSET
-    """While it is disabled, calls fail at once, and can be resent later."""
+    """While it is disabled, calls fail at once and can be resent later, or wait."""
+    when_disabled: WhenDisabled | UnsetType = UNSET
+    """What calls do while it is disabled: fail at once, or wait until it is enabled."""
     retry: RetryPolicy | UnsetType | None = UNSET
     """The retry policy of its calls: pauses_ms, attempts_max, timeout_ms."""
 
@@ -97,6 +103,8 @@ class Endpoint(msgspec.Struct, omit_defaults=True):
     disabled: bool
     health: EndpointHealth
     description: str = ""
+    when_disabled: str = "fail"
+    """`fail` or `wait`."""
     headers: dict[str, str] = msgspec.field(default_factory=dict)
     retry: RetryPolicyView | None = None
     secrets: list[EndpointSecret] | None = None
@@ -150,6 +158,53 @@ class FindEndpoints(Query):
     """Whether to list the endpoints of all callers."""
 
 
+class Delivery(Firing, omit_defaults=True):
+    """A call of an endpoint."""
+
+    timer: str = ""
+    """The id of its timer."""
+    body: Any = None
+    """The body of the call. Lists omit it."""
+
+
+class FindDeliveries(Query):
+    """Which calls to list."""
+
+    state: Literal["", "succeeded", "failed", "pending"] = ""
+    """Their state: succeeded, failed, or pending; by default, any."""
+    after: str = ""
+    """The cursor of the next page."""
+    limit: Annotated[int, Meta(ge=1, le=limits.FIRINGS_MAX)] = 50
+    """The maximum number of entries in the response."""
+
+
+class DeliveryPage(msgspec.Struct):
+    """Calls of an endpoint in the last week, the latest first."""
+
+    deliveries: list[Delivery]
+    next: str | None
+    """The cursor of the next page, for the parameter `after`."""
+
+
+class ResendDeliveries(Body):
+    """Which calls of an endpoint to send again."""
+
+    state: Literal["failed", "succeeded", "all"] = "failed"
+    """The state of the calls: failed, succeeded, or all that have ended."""
+    since_ms: Milliseconds = 0
+    """Calls that were due at this time or later, in milliseconds since 1970."""
+    after: str = ""
+    """The cursor of the next page."""
+
+
+class ResentDeliveries(msgspec.Struct):
+    """The number of calls that are sent again."""
+
+    resent: int
+    next: str | None
+    """The cursor for the next request; null at the end."""
+
+
 _OWN = ("no_such_endpoint", "bad_name")
 _SPEC = ("bad_name", "bad_endpoint", "bad_url", "address_refused", "bad_secret")
 
@@ -181,7 +236,7 @@ GET = Operation(
     method="GET",
     path="/v1/endpoints/{id}",
     summary="Show an endpoint",
-    scope="endpoint:{id}",
+    scope="portal:{id}",
     query=ShowEndpoint,
     response=Endpoint,
     errors=_OWN,
@@ -225,7 +280,7 @@ ROTATE = Operation(
     method="POST",
     path="/v1/endpoints/{id}/rotate",
     summary="Replace the secret, with an overlap",
-    scope="endpoint:{id}",
+    scope="portal:{id}",
     body=RotateSecret,
     response=Endpoint,
     errors=(*_OWN, "bad_secret"),
@@ -237,10 +292,53 @@ TEST = Operation(
     method="POST",
     path="/v1/endpoints/{id}/test",
     summary="Send a signed test call",
-    scope="endpoint:{id}",
+    scope="portal:{id}",
     headers=("Idempotency-Key",),
     response=Timer,
     statuses=(202,),
     errors=(*_OWN, "bad_endpoint", "bad_key", "key_reused"),
     fills=("Idempotency-Key",),
+)
+
+DELIVERIES = Operation(
+    name="endpoints.deliveries",
+    method="GET",
+    path="/v1/endpoints/{id}/deliveries",
+    summary="List the calls of an endpoint, the latest first",
+    scope="portal:{id}",
+    query=FindDeliveries,
+    response=DeliveryPage,
+    errors=_OWN,
+)
+
+GET_DELIVERY = Operation(
+    name="endpoints.get_delivery",
+    method="GET",
+    path="/v1/endpoints/{id}/deliveries/{delivery}",
+    summary="Show a call of an endpoint with its body",
+    scope="portal:{id}",
+    response=Delivery,
+    errors=(*_OWN, "no_such_firing"),
+)
+
+RESEND = Operation(
+    name="endpoints.resend",
+    method="POST",
+    path="/v1/endpoints/{id}/deliveries/{delivery}/resend",
+    summary="Resend a call, with the same id",
+    scope="portal:{id}",
+    response=Delivery,
+    errors=(*_OWN, "no_such_firing", "not_failed"),
+)
+
+RESEND_MANY = Operation(
+    name="endpoints.resend_many",
+    method="POST",
+    path="/v1/endpoints/{id}/resend",
+    summary="Resend failed calls of an endpoint, or others",
+    scope="portal:{id}",
+    body=ResendDeliveries,
+    body_optional=True,
+    response=ResentDeliveries,
+    errors=_OWN,
 )

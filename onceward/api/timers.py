@@ -65,7 +65,7 @@ class CreateTimer(RequestedOptions, frozen=True):
     every_ms: Milliseconds | None = None
     """The interval of a recurring timer."""
     cron: str | None = None
-    """A cron expression of five fields, or of six with the second first."""
+    """A cron expression: 0 9 * * MON-FRI. The spellings of Quartz and EventBridge work as well."""
     zone: str | None = None
     """The time zone of the cron expression [UTC]."""
     catch_up: CatchUp = "all"
@@ -139,6 +139,12 @@ class Firing(msgspec.Struct, omit_defaults=True):
     due_ms: int | None = None
     next_attempt_ms: int | None = None
     """When it is retried, while it waits for that."""
+    ended_ms: int | None = None
+    """When it succeeded or failed permanently."""
+    latency_ms: int | None = None
+    """From its due time until then."""
+    resent: str | None = None
+    """The id of the firing that it repeats, with the same header webhook-id."""
     pause: ReceiverPause | None = None
     """If it waits because its receiver does not respond."""
 
@@ -263,6 +269,30 @@ class WhoseTimer(Query):
     """A timer of the application itself."""
     caller: str | UnsetType = UNSET
     """A timer of another caller."""
+
+
+class FindFirings(WhoseTimer):
+    """Which firings to list."""
+
+    after: str = ""
+    """The cursor of the next page."""
+    limit: Annotated[int, Meta(ge=1, le=limits.FIRINGS_MAX)] = 50
+    """The maximum number of entries in the response."""
+
+
+class FiringPage(msgspec.Struct):
+    """Firings of a timer, the latest first."""
+
+    firings: list[Firing]
+    next: str | None
+    """The cursor of the next page, for the parameter `after`."""
+
+
+class ResendFiring(Body):
+    """Which firing to send again."""
+
+    firing: str = ""
+    """The id of the firing, which may have succeeded; by default, the last one, if it failed."""
 
 
 class FindTimers(Query):
@@ -468,12 +498,25 @@ RESEND = Operation(
     name="timers.resend",
     method="POST",
     path="/v1/timers/{id}/resend",
-    summary="Resend the last firing, with the same id",
+    summary="Resend a firing, with the same id",
     scope=_SCOPE,
     query=WhoseTimer,
+    body=ResendFiring,
+    body_optional=True,
     response=Timer,
-    errors=(*_OWN, "not_failed"),
+    errors=(*_OWN, "not_failed", "no_such_firing"),
     done_errors=("not_failed",),
+)
+
+FIRINGS = Operation(
+    name="timers.firings",
+    method="GET",
+    path="/v1/timers/{id}/firings",
+    summary="List the firings of a timer, the latest first",
+    scope=_SCOPE,
+    query=FindFirings,
+    response=FiringPage,
+    errors=_OWN,
 )
 
 DUE = Operation(

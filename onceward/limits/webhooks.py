@@ -4,6 +4,8 @@
 TIMER_ID_BYTES_MAX = 256
 ENDPOINT_ID_BYTES_MAX = 128
 TIMER_RETENTION_MS = 7 * 24 * 3_600_000
+# Firings per page, and those that one request resends.
+FIRINGS_MAX = 50
 
 # Webhook calls: timeouts for the connection and the response, the additional time of a lease, and
 # the number of concurrent calls.
@@ -63,6 +65,8 @@ SECRETS_MAX = 8
 MESSAGE_ID_CHARS_MAX = 256
 # How long a call waits if its secrets cannot be decrypted, and how often those are counted.
 SUSPENDED_MS = 60_000
+# The interval at which a call that waits for a disabled endpoint checks it.
+DISABLED_MS = 30_000
 REENCRYPT_S = 600.0
 
 # Concurrent requests to a host: while it is unknown; the minimum with slow responses but no errors;

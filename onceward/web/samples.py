@@ -43,6 +43,7 @@ _VALUES: dict[str, Any] = {
     "tables.id": "corner",
     "timers.id": "reminder-7",
     "endpoints.id": "shop",
+    "endpoints.delivery": _ID,
     "callers.id": "key:billing",
     "keys.id": "5f2c8a1e9d3b",
 }
@@ -104,6 +105,8 @@ _ARGUMENTS: dict[str, dict[str, Any]] = {
     "timers.create": {"id": "reminder-7", "url": "https://example.com/hook", "delay_s": 3600},
     "timers.list": {"state": "active"},
     "timers.move": {"delay_s": 3600},
+    "timers.resend": {"firing": "01HF7YAT007NFS97B5X8K4E97T000"},
+    "endpoints.resend_many": {"state": "failed"},
     "timers.update": {"every_s": 60, "overlap": "skip"},
     "endpoints.create": {
         "url": "https://example.com/hook",

@@ -230,7 +230,7 @@ class Delivery:
             body = _body(webhook, headers["content-type"])
         headers["onceward-timer"] = quote(webhook.timer)
         secrets = endpoint.secrets_at(now_ms)
-        headers |= signing.headers(secrets, job.id, now_ms // 1_000, body)
+        headers |= signing.headers(secrets, webhook.id or job.id, now_ms // 1_000, body)
         url = _url(webhook, endpoint)
         with tracing.calling(method, url, job.attempt) as span:
             if span.trace is not None:
@@ -276,6 +276,8 @@ class Delivery:
             admitted = False
             try:
                 endpoint = await self._endpoint(*key)
+                if endpoint.disabled and endpoint.waits:
+                    raise Asleep("", self._store.clock.now_ms() + limits.DISABLED_MS)
                 if endpoint.disabled:
                     raise Fail(f"endpoint {id_} is disabled; enable it and resend the timer")
                 given = self._given(webhook, endpoint)

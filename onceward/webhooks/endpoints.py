@@ -55,9 +55,11 @@ class Endpoint(msgspec.Struct, omit_defaults=True):
     headers: dict[str, str] = {}
     description: str = ""
     disabled: bool = False
-    """Calls to a disabled endpoint fail immediately and can be resent later."""
+    """Whether calls fail immediately, or wait if `waits`."""
     retry: RetryPolicy | None = None
     """The default for calls of timers without a retry policy."""
+    waits: bool = False
+    """Whether calls wait while the endpoint is disabled."""
     health: Health = msgspec.field(default_factory=Health)
     suspended: bool = False
     """Whether its secrets or headers cannot be decrypted here; not stored."""
@@ -86,6 +88,7 @@ async def put(
     description: str = "",
     disabled: bool = False,
     retry: RetryPolicy | None = None,
+    waits: bool = False,
 ) -> Endpoint:
     """Create an endpoint, or update one and keep its secrets. `secret` is used for a new endpoint.
 
@@ -96,8 +99,9 @@ async def put(
     if type(url) is not str or type(description) is not str:
         kinds = f"{type(url).__name__} and {type(description).__name__}"
         raise BadInput(f"the url and description of an endpoint must be text, not {kinds}")
-    if type(disabled) is not bool:
-        raise BadInput(f"disabled must be true or false, not {disabled!r}")
+    for name, value in (("disabled", disabled), ("waits", waits)):
+        if type(value) is not bool:
+            raise BadInput(f"{name} must be true or false, not {value!r}")
     admit_headers({} if headers is None else headers)
     if retry is not None:
         admit_policy(retry)
@@ -114,6 +118,7 @@ async def put(
     endpoint.description = description[: limits.REASON_CHARS_MAX]
     endpoint.disabled = disabled
     endpoint.retry = retry
+    endpoint.waits = waits
     tx.put(key, _encrypted(tx, caller, id_, endpoint))
     return endpoint
 

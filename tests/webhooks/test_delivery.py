@@ -14,11 +14,12 @@ from onceward.api.timers import METHODS
 from onceward.app import App
 from onceward.errors import AddressRefused, BadInput, Unreachable
 from onceward.server_key import ServerKeys
+from onceward.store.transaction import Transaction
 from onceward.testing.clock import VirtualClock, run_virtual
 from onceward.webhooks import endpoints
 from onceward.webhooks.answers import Answer
 from onceward.webhooks.delivery import Outward
-from onceward.webhooks.timers import WEBHOOKS
+from onceward.webhooks.timers import WEBHOOKS, firings
 from tests.schedule.cluster import virtual
 from tests.work.apps import Apps
 
@@ -621,3 +622,45 @@ async def test_a_call_that_fails_for_good_is_reported_to_an_endpoint() -> None:
         assert message["id"] == world.of(URL)[0].id != report.id
         with pytest.raises(BadInput, match="on_failure must have"):
             await app.timers.set("u", url=URL, delay_s=0, on_failure={"mail": "ann"})
+
+
+@virtual
+async def test_calls_wait_for_a_disabled_endpoint_whose_policy_is_to_wait() -> None:
+    apps = Apps(shared=False)
+    world = World(apps)
+    async with apps.make(outward=world.outward(attempts_max=1)) as app:
+
+        async def put(*, disabled: bool) -> None:
+            await app.store.run(
+                lambda tx: endpoints.put(tx, "e", URL, SECRET, disabled=disabled, waits=True)
+            )
+
+        await put(disabled=True)
+        await app.timers.set("t", endpoint="e", delay_s=0)
+        await apps.sleep(600)
+        assert (world.posts, await status(app, "t")) == ([], "firing")
+        await put(disabled=False)
+        await apps.sleep(limits.DISABLED_MS / 1_000 + 2)
+        assert (len(world.posts), await status(app, "t")) == (1, "success")
+
+
+@virtual
+async def test_a_success_that_is_sent_again_has_the_same_id_and_a_new_signature() -> None:
+    apps = Apps(shared=False)
+    world = World(apps)
+    async with apps.make(outward=world.outward()) as app:
+        await app.store.run(lambda tx: endpoints.put(tx, "e", URL, SECRET))
+        await app.timers.set("t", endpoint="e", delay_s=0, body=7)
+        await apps.sleep(60)
+
+        async def resend(tx: Transaction) -> None:
+            [found] = await firings.of_endpoint(tx, "", "e", most=9)
+            await app.timers.part.resend(tx, "", found, by="")
+
+        await app.store.run(resend)
+        await apps.sleep(60)
+        first, second = world.posts
+        assert first.id == second.id
+        assert first.body == second.body == b"7"
+        assert first.headers["webhook-signature"] != second.headers["webhook-signature"]
+        assert apps.problems == []

@@ -8,6 +8,7 @@ export type Action =
   | "lock"
   | "timer"
   | "endpoint"
+  | "portal"
   | "read"
   | "write"
   | "room"

@@ -2,6 +2,6 @@
 
 /** The actions that a token can grant. */
 export const ACTIONS = Object.freeze([
-  "send", "work", "manage", "lock", "timer", "endpoint", "read", "write", "room", "play", "lane",
-  "table", "operate", "metrics",
+  "send", "work", "manage", "lock", "timer", "endpoint", "portal", "read", "write", "room",
+  "play", "lane", "table", "operate", "metrics",
 ]);

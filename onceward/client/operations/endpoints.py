@@ -1,7 +1,7 @@
 """Client methods for endpoints, from `onceward.api.endpoints`. Written by `make generate`."""
 
 from collections.abc import AsyncIterator, Mapping
-from typing import Any
+from typing import Any, Literal
 
 from msgspec import UNSET, UnsetType
 
@@ -22,6 +22,7 @@ class EndpointsOperations(Operations):
         headers: Mapping[str, str] | None = None,
         description: str = "",
         disabled: bool = False,
+        when_disabled: api.WhenDisabled = "fail",
         retry: RetryPolicy | Mapping[str, Any] | None = None,
         secret: str | None = None,
         id: str | None = None,
@@ -31,7 +32,9 @@ class EndpointsOperations(Operations):
         - `url`: The URL to call.
         - `headers`: Sent with every call, beside those of the timer.
         - `description`: A description for people.
-        - `disabled`: While it is disabled, calls fail at once, and can be resent later.
+        - `disabled`: While it is disabled, calls fail at once and can be resent later, or wait.
+        - `when_disabled`: What calls do while it is disabled: fail at once, or wait until it is
+          enabled.
         - `retry`: The default of its calls: `pauses_s`, `attempts_max`, `timeout_s`.
         - `secret`: The secret of a new endpoint: whsec_ and 24 to 64 bytes in base64. By default,
           the server generates one.
@@ -47,6 +50,7 @@ class EndpointsOperations(Operations):
                 headers=as_dict("headers", headers) or {},
                 description=description,
                 disabled=disabled,
+                when_disabled=when_disabled,
                 retry=as_struct("retry", retry, RetryPolicy),
                 secret=secret,
                 id=id,
@@ -99,6 +103,7 @@ class EndpointsOperations(Operations):
         headers: Mapping[str, str] | None = None,
         description: str = "",
         disabled: bool = False,
+        when_disabled: api.WhenDisabled = "fail",
         retry: RetryPolicy | Mapping[str, Any] | None = None,
         secret: str | None = None,
     ) -> api.Endpoint:
@@ -108,7 +113,9 @@ class EndpointsOperations(Operations):
         - `url`: The URL to call.
         - `headers`: Sent with every call, beside those of the timer.
         - `description`: A description for people.
-        - `disabled`: While it is disabled, calls fail at once, and can be resent later.
+        - `disabled`: While it is disabled, calls fail at once and can be resent later, or wait.
+        - `when_disabled`: What calls do while it is disabled: fail at once, or wait until it is
+          enabled.
         - `retry`: The default of its calls: `pauses_s`, `attempts_max`, `timeout_s`.
         - `secret`: The secret of a new endpoint: whsec_ and 24 to 64 bytes in base64. By default,
           the server generates one.
@@ -123,6 +130,7 @@ class EndpointsOperations(Operations):
                 headers=as_dict("headers", headers) or {},
                 description=description,
                 disabled=disabled,
+                when_disabled=when_disabled,
                 retry=as_struct("retry", retry, RetryPolicy),
                 secret=secret,
             ),
@@ -136,6 +144,7 @@ class EndpointsOperations(Operations):
         headers: Mapping[str, str] | UnsetType = UNSET,
         description: str | UnsetType = UNSET,
         disabled: bool | UnsetType = UNSET,
+        when_disabled: api.WhenDisabled | UnsetType = UNSET,
         retry: RetryPolicy | Mapping[str, Any] | UnsetType | None = UNSET,
     ) -> api.Endpoint:
         """Change an endpoint.
@@ -144,7 +153,9 @@ class EndpointsOperations(Operations):
         - `url`: The URL to call.
         - `headers`: Headers to send with every call, in place of the current ones.
         - `description`: A description for people.
-        - `disabled`: While it is disabled, calls fail at once, and can be resent later.
+        - `disabled`: While it is disabled, calls fail at once and can be resent later, or wait.
+        - `when_disabled`: What calls do while it is disabled: fail at once, or wait until it is
+          enabled.
         - `retry`: The retry policy of its calls: pauses_s, attempts_max, timeout_s.
 
         Raises `NoSuchEndpoint`, `AddressRefused`, `BadInput` (bad_name, bad_endpoint, bad_url,
@@ -158,6 +169,7 @@ class EndpointsOperations(Operations):
                 headers=as_dict("headers", headers),
                 description=description,
                 disabled=disabled,
+                when_disabled=when_disabled,
                 retry=as_struct("retry", retry, RetryPolicy),
             ),
         )
@@ -197,3 +209,87 @@ class EndpointsOperations(Operations):
         Raises `NoSuchEndpoint`, `KeyReused`, `BadInput` (bad_name, bad_endpoint, bad_key).
         """
         return await self._transport.run(api.TEST, id)
+
+    async def deliveries(
+        self,
+        id: str,
+        *,
+        state: Literal["", "succeeded", "failed", "pending"] = "",
+        after: str = "",
+        limit: int = 50,
+    ) -> api.DeliveryPage:
+        """List the calls of an endpoint, the latest first.
+
+        - `id`: The id of the endpoint.
+        - `state`: Their state: succeeded, failed, or pending; by default, any.
+        - `after`: The cursor of the next page.
+        - `limit`: The maximum number of entries in the response.
+
+        Raises `NoSuchEndpoint`, `BadInput` (bad_name).
+        """
+        return await self._transport.run(
+            api.DELIVERIES, id, query=api.FindDeliveries(state=state, after=after, limit=limit)
+        )
+
+    async def iterate_deliveries(
+        self,
+        id: str,
+        *,
+        state: Literal["", "succeeded", "failed", "pending"] = "",
+        after: str = "",
+        limit: int = 50,
+    ) -> AsyncIterator[api.Delivery]:
+        """Iterate over the entries of all pages of `deliveries`.
+
+        Arguments and errors are the same. `limit` is the size of a page.
+        """
+        while True:
+            page = await self.deliveries(id, state=state, after=after, limit=limit)
+            for one in page.deliveries:
+                yield one
+            if page.next is None:
+                return
+            after = page.next
+
+    async def get_delivery(self, id: str, delivery: str) -> api.Delivery:
+        """Show a call of an endpoint with its body.
+
+        - `id`: The id of the endpoint.
+        - `delivery`: The name of the delivery.
+
+        Raises `NoSuchEndpoint`, `NoSuchFiring`, `BadInput` (bad_name).
+        """
+        return await self._transport.run(api.GET_DELIVERY, id, delivery)
+
+    async def resend(self, id: str, delivery: str) -> api.Delivery:
+        """Resend a call, with the same id.
+
+        - `id`: The id of the endpoint.
+        - `delivery`: The name of the delivery.
+
+        Raises `NoSuchEndpoint`, `NoSuchFiring`, `NotFailed`, `BadInput` (bad_name).
+        """
+        return await self._transport.run(api.RESEND, id, delivery)
+
+    async def resend_many(
+        self,
+        id: str,
+        *,
+        state: Literal["failed", "succeeded", "all"] = "failed",
+        since_ms: int = 0,
+        after: str = "",
+    ) -> api.ResentDeliveries:
+        """Resend failed calls of an endpoint, or others.
+
+        - `id`: The id of the endpoint.
+        - `state`: The state of the calls: failed, succeeded, or all that have ended.
+        - `since_ms`: Calls that were due at this time or later, in milliseconds since 1970.
+        - `after`: The cursor of the next page.
+
+        Raises `NoSuchEndpoint`, `BadInput` (bad_name).
+        """
+        return await self._transport.run(
+            api.RESEND_MANY,
+            id,
+            body=api.ResendDeliveries(state=state, since_ms=since_ms, after=after),
+        )

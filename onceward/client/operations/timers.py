@@ -57,7 +57,8 @@ class TimersOperations(Operations):
           once.
         - `delay_s`: The delay from now.
         - `every_s`: The interval of a recurring timer.
-        - `cron`: A cron expression of five fields, or of six with the second first.
+        - `cron`: A cron expression: 0 9 * * MON-FRI. The spellings of Quartz and EventBridge work
+          as well.
         - `zone`: The time zone of the cron expression [UTC].
         - `catch_up`: Which of the times to catch up on that passed while no server ran.
         - `until`: The end of a recurring timer: milliseconds since 1970, or a text as in RFC 3339.
@@ -369,19 +370,68 @@ class TimersOperations(Operations):
         )
 
     async def resend(
-        self, id: str, *, app: bool = False, caller: str | UnsetType = UNSET
+        self, id: str, *, firing: str = "", app: bool = False, caller: str | UnsetType = UNSET
     ) -> api.Timer:
-        """Resend the last firing, with the same id.
+        """Resend a firing, with the same id.
+
+        - `id`: The id of the timer.
+        - `firing`: The id of the firing, which may have succeeded; by default, the last one, if it
+          failed.
+        - `app`: A timer of the application itself.
+        - `caller`: A timer of another caller.
+
+        Raises `NoSuchTimer`, `NotFailed`, `NoSuchFiring`, `BadInput` (bad_name).
+        """
+        return await self._transport.run(
+            api.RESEND,
+            id,
+            body=api.ResendFiring(firing=firing),
+            query=api.WhoseTimer(app=app, caller=caller),
+        )
+
+    async def firings(
+        self,
+        id: str,
+        *,
+        app: bool = False,
+        caller: str | UnsetType = UNSET,
+        after: str = "",
+        limit: int = 50,
+    ) -> api.FiringPage:
+        """List the firings of a timer, the latest first.
 
         - `id`: The id of the timer.
         - `app`: A timer of the application itself.
         - `caller`: A timer of another caller.
+        - `after`: The cursor of the next page.
+        - `limit`: The maximum number of entries in the response.
 
-        Raises `NoSuchTimer`, `NotFailed`, `BadInput` (bad_name).
+        Raises `NoSuchTimer`, `BadInput` (bad_name).
         """
         return await self._transport.run(
-            api.RESEND, id, query=api.WhoseTimer(app=app, caller=caller)
+            api.FIRINGS, id, query=api.FindFirings(app=app, caller=caller, after=after, limit=limit)
         )
+
+    async def iterate_firings(
+        self,
+        id: str,
+        *,
+        app: bool = False,
+        caller: str | UnsetType = UNSET,
+        after: str = "",
+        limit: int = 50,
+    ) -> AsyncIterator[api.Firing]:
+        """Iterate over the entries of all pages of `firings`.
+
+        Arguments and errors are the same. `limit` is the size of a page.
+        """
+        while True:
+            page = await self.firings(id, app=app, caller=caller, after=after, limit=limit)
+            for one in page.firings:
+                yield one
+            if page.next is None:
+                return
+            after = page.next
 
     async def due(self, *, limit: int = 50) -> api.DueTimers:
         """List the timers of all callers that are due next.

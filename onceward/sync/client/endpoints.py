@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, Literal
 
 from msgspec import UNSET, UnsetType
 
@@ -24,6 +24,7 @@ class EndpointsOperations(Facade[AsyncEndpointsOperations]):
         headers: Mapping[str, str] | None = None,
         description: str = "",
         disabled: bool = False,
+        when_disabled: api.WhenDisabled = "fail",
         retry: RetryPolicy | Mapping[str, Any] | None = None,
         secret: str | None = None,
         id: str | None = None,
@@ -35,6 +36,7 @@ class EndpointsOperations(Facade[AsyncEndpointsOperations]):
                 headers=headers,
                 description=description,
                 disabled=disabled,
+                when_disabled=when_disabled,
                 retry=retry,
                 secret=secret,
                 id=id,
@@ -67,6 +69,7 @@ class EndpointsOperations(Facade[AsyncEndpointsOperations]):
         headers: Mapping[str, str] | None = None,
         description: str = "",
         disabled: bool = False,
+        when_disabled: api.WhenDisabled = "fail",
         retry: RetryPolicy | Mapping[str, Any] | None = None,
         secret: str | None = None,
     ) -> api.Endpoint:
@@ -78,6 +81,7 @@ class EndpointsOperations(Facade[AsyncEndpointsOperations]):
                 headers=headers,
                 description=description,
                 disabled=disabled,
+                when_disabled=when_disabled,
                 retry=retry,
                 secret=secret,
             )
@@ -91,6 +95,7 @@ class EndpointsOperations(Facade[AsyncEndpointsOperations]):
         headers: Mapping[str, str] | UnsetType = UNSET,
         description: str | UnsetType = UNSET,
         disabled: bool | UnsetType = UNSET,
+        when_disabled: api.WhenDisabled | UnsetType = UNSET,
         retry: RetryPolicy | Mapping[str, Any] | UnsetType | None = UNSET,
     ) -> api.Endpoint:
         """Change an endpoint."""
@@ -101,6 +106,7 @@ class EndpointsOperations(Facade[AsyncEndpointsOperations]):
                 headers=headers,
                 description=description,
                 disabled=disabled,
+                when_disabled=when_disabled,
                 retry=retry,
             )
         )
@@ -118,3 +124,48 @@ class EndpointsOperations(Facade[AsyncEndpointsOperations]):
     def test(self, id: str) -> Timer:
         """Send a signed test call."""
         return self._portal.run(self._target.test(id))
+
+    def deliveries(
+        self,
+        id: str,
+        *,
+        state: Literal["", "succeeded", "failed", "pending"] = "",
+        after: str = "",
+        limit: int = 50,
+    ) -> api.DeliveryPage:
+        """List the calls of an endpoint, the latest first."""
+        return self._portal.run(self._target.deliveries(id, state=state, after=after, limit=limit))
+
+    def iterate_deliveries(
+        self,
+        id: str,
+        *,
+        state: Literal["", "succeeded", "failed", "pending"] = "",
+        after: str = "",
+        limit: int = 50,
+    ) -> Iterator[api.Delivery]:
+        """Iterate over the entries of all pages of `deliveries`."""
+        return self._portal.iterate(
+            self._target.iterate_deliveries(id, state=state, after=after, limit=limit)
+        )
+
+    def get_delivery(self, id: str, delivery: str) -> api.Delivery:
+        """Show a call of an endpoint with its body."""
+        return self._portal.run(self._target.get_delivery(id, delivery))
+
+    def resend(self, id: str, delivery: str) -> api.Delivery:
+        """Resend a call, with the same id."""
+        return self._portal.run(self._target.resend(id, delivery))
+
+    def resend_many(
+        self,
+        id: str,
+        *,
+        state: Literal["failed", "succeeded", "all"] = "failed",
+        since_ms: int = 0,
+        after: str = "",
+    ) -> api.ResentDeliveries:
+        """Resend failed calls of an endpoint, or others."""
+        return self._portal.run(
+            self._target.resend_many(id, state=state, since_ms=since_ms, after=after)
+        )

@@ -227,9 +227,39 @@ class TimersOperations(Facade[AsyncTimersOperations]):
         """Cancel a timer."""
         return self._portal.run(self._target.cancel(id, app=app, caller=caller))
 
-    def resend(self, id: str, *, app: bool = False, caller: str | UnsetType = UNSET) -> api.Timer:
-        """Resend the last firing, with the same id."""
-        return self._portal.run(self._target.resend(id, app=app, caller=caller))
+    def resend(
+        self, id: str, *, firing: str = "", app: bool = False, caller: str | UnsetType = UNSET
+    ) -> api.Timer:
+        """Resend a firing, with the same id."""
+        return self._portal.run(self._target.resend(id, firing=firing, app=app, caller=caller))
+
+    def firings(
+        self,
+        id: str,
+        *,
+        app: bool = False,
+        caller: str | UnsetType = UNSET,
+        after: str = "",
+        limit: int = 50,
+    ) -> api.FiringPage:
+        """List the firings of a timer, the latest first."""
+        return self._portal.run(
+            self._target.firings(id, app=app, caller=caller, after=after, limit=limit)
+        )
+
+    def iterate_firings(
+        self,
+        id: str,
+        *,
+        app: bool = False,
+        caller: str | UnsetType = UNSET,
+        after: str = "",
+        limit: int = 50,
+    ) -> Iterator[api.Firing]:
+        """Iterate over the entries of all pages of `firings`."""
+        return self._portal.iterate(
+            self._target.iterate_firings(id, app=app, caller=caller, after=after, limit=limit)
+        )
 
     def due(self, *, limit: int = 50) -> api.DueTimers:
         """List the timers of all callers that are due next."""

@@ -1,18 +1,20 @@
 """HTTP functions for endpoints: webhook receivers and their secrets."""
 
+from contextlib import suppress
 from functools import partial
 
 import msgspec
 from msgspec import UNSET
 
-from onceward import keys
+from onceward import keys, limits
 from onceward.api import endpoints as api
 from onceward.api.timers import ReceiverPause
-from onceward.errors import BadInput, KeyReused, NoSuchEndpoint
+from onceward.errors import BadInput, KeyReused, NoSuchEndpoint, NoSuchFiring, NotFailed
 from onceward.observe.paging import page_of
+from onceward.schedule import ENDED
 from onceward.store import Transaction
 from onceward.web.api.inbox import idempotency_key
-from onceward.web.api.timer_views import masked, moment
+from onceward.web.api.timer_views import masked, moment, shown_delivery
 from onceward.web.api.timer_views import shown as shown_timer
 from onceward.web.api.timers import refused_as
 from onceward.web.auth import Access
@@ -23,7 +25,8 @@ from onceward.webhooks import endpoints, signing
 from onceward.webhooks.endpoints import DEFAULT, Endpoint, Health
 from onceward.webhooks.http.headers import admit_headers
 from onceward.webhooks.timers import Call as TimerCall
-from onceward.webhooks.timers import Spec
+from onceward.webhooks.timers import Spec, firings
+from onceward.webhooks.timers.firings import Firing
 
 ROUTES: list[Route] = []
 answers = binder(ROUTES)
@@ -76,6 +79,7 @@ async def update(call: Call, id_: str, asked: api.UpdateEndpoint) -> api.Endpoin
             description=known.description if asked.description is UNSET else asked.description,
             disabled=known.disabled if asked.disabled is UNSET else asked.disabled,
             retry=known.retry if asked.retry is UNSET else asked.retry,
+            when_disabled=_when(known) if asked.when_disabled is UNSET else asked.when_disabled,
         )
         if spec.url or id_ != DEFAULT:
             call.app.timers.admit_url(spec.url)
@@ -90,7 +94,7 @@ async def update(call: Call, id_: str, asked: api.UpdateEndpoint) -> api.Endpoin
 @answers(api.GET)
 async def get(call: Call, id_: str, asked: api.ShowEndpoint) -> api.Endpoint:
     endpoint = await call.app.store.run(lambda tx: _find(call, tx, id_))
-    found = shown(id_, endpoint, _now_ms(call) if asked.secret else None)
+    found = _for(call.caller, shown(id_, endpoint, _now_ms(call) if asked.secret else None))
     return _rated(call, call.caller.id, found)
 
 
@@ -166,7 +170,85 @@ async def rotate(call: Call, id_: str, asked: api.RotateSecret) -> api.Endpoint:
             tx, id_, secret, overlap_ms=asked.overlap_ms, caller=call.caller.id
         )
 
-    return shown(id_, await call.app.store.run(fn), _now_ms(call))
+    return _for(call.caller, shown(id_, await call.app.store.run(fn), _now_ms(call)))
+
+
+def _for(caller: Access, view: api.Endpoint) -> api.Endpoint:
+    """The response for a caller, who sees values of headers with the scope `endpoint` only."""
+    if not caller.may("endpoint", view.id):
+        view.headers = masked(view.headers)
+    return view
+
+
+@answers(api.DELIVERIES)
+async def deliveries(call: Call, id_: str, asked: api.FindDeliveries) -> api.DeliveryPage:
+    await call.app.store.run(lambda tx: endpoints.get(tx, id_, caller=call.caller.id))
+    found, next_ = await page_of(
+        call.app.store.clock,
+        partial(_calls, call, id_),
+        lambda one: True,
+        lambda one: asked.state in ("", _state(one)),
+        after=call.unseal("after", asked.after),
+        limit=asked.limit,
+    )
+    return api.DeliveryPage([shown_delivery(one) for one in found], call.seal(next_))
+
+
+async def _calls(call: Call, id_: str, after: str, most: int) -> list[tuple[str, Firing]]:
+    read = partial(firings.of_endpoint, caller=call.caller.id, endpoint=id_, after=after, most=most)
+    return [(one.id, one) for one in await call.app.store.run(read)]
+
+
+def _state(firing: Firing) -> str:
+    if firing.job is None or firing.job.stage == "succeeded":
+        return "succeeded"  # a job that is not kept any longer has succeeded
+    return "failed" if firing.job.stage in ENDED else "pending"
+
+
+@answers(api.GET_DELIVERY)
+async def get_delivery(call: Call, id_: str, delivery: str) -> api.Delivery:
+    async def fn(tx: Transaction) -> Firing:
+        await endpoints.get(tx, id_, caller=call.caller.id)
+        return await firings.find(tx, call.caller.id, id_, delivery)
+
+    return shown_delivery(await call.app.store.run(fn), body=True)
+
+
+@answers(api.RESEND)
+async def resend(call: Call, id_: str, delivery: str) -> api.Delivery:
+    caller = call.caller.id
+
+    async def fn(tx: Transaction) -> Firing:
+        await endpoints.get(tx, id_, caller=caller)
+        known = await firings.find(tx, caller, id_, delivery)
+        new_id = await call.app.timers.part.resend(tx, caller, known, by=caller)
+        return await firings.find(tx, caller, id_, new_id)
+
+    return shown_delivery(await call.app.store.run(fn))
+
+
+@answers(api.RESEND_MANY)
+async def resend_many(call: Call, id_: str, asked: api.ResendDeliveries) -> api.ResentDeliveries:
+    """Resend the calls of one page, each in a commit of its own: some may have changed since."""
+    caller, resent = call.caller.id, 0
+    await call.app.store.run(lambda tx: endpoints.get(tx, id_, caller=caller))
+    found = await _calls(call, id_, call.unseal("after", asked.after), limits.FIRINGS_MAX)
+    wanted = ("succeeded", "failed") if asked.state == "all" else (asked.state,)
+    for _, known in found:
+        if known.record.due_ms < asked.since_ms or _state(known) not in wanted:
+            continue
+        if known.record.resent and asked.state != "failed":
+            continue  # a repetition of a call that is in the list itself
+
+        async def fn(tx: Transaction, known: Firing = known) -> None:
+            now = await firings.find(tx, caller, id_, known.id)
+            await call.app.timers.part.resend(tx, caller, now, by=caller)
+
+        with suppress(NotFailed, NoSuchFiring):
+            await call.app.store.run(fn)
+            resent += 1
+    next_ = found[-1][0] if len(found) == limits.FIRINGS_MAX else None
+    return api.ResentDeliveries(resent, call.seal(next_))
 
 
 @answers(api.TEST)
@@ -211,7 +293,12 @@ async def _put(
         description=asked.description,
         disabled=asked.disabled,
         retry=asked.retry,
+        waits=asked.when_disabled == "wait",
     )
+
+
+def _when(endpoint: Endpoint) -> api.WhenDisabled:
+    return "wait" if endpoint.waits else "fail"
 
 
 async def _find(call: Call, tx: Transaction, id_: str) -> Endpoint:
@@ -229,7 +316,9 @@ async def _find(call: Call, tx: Transaction, id_: str) -> Endpoint:
 def _same(known: Endpoint, asked: api.CreateEndpoint, secret: str) -> bool:
     asked_for = (asked.url, asked.headers, asked.description, asked.disabled, asked.retry)
     is_known = (known.url, known.headers, known.description, known.disabled, known.retry)
-    return asked_for == is_known and (asked.secret is None or secret == known.secrets[0].text)
+    if asked_for != is_known or asked.when_disabled != _when(known):
+        return False
+    return asked.secret is None or secret == known.secrets[0].text
 
 
 def shown(id_: str, endpoint: Endpoint, secrets_at_ms: int | None = None) -> api.Endpoint:
@@ -242,6 +331,7 @@ def shown(id_: str, endpoint: Endpoint, secrets_at_ms: int | None = None) -> api
     found.suspended = endpoint.suspended
     found.headers = endpoint.headers
     found.retry = endpoint.retry
+    found.when_disabled = _when(endpoint)
     if secrets_at_ms is not None:
         found.secrets = [
             api.EndpointSecret(secret.text, secret.until_ms)

@@ -1,18 +1,21 @@
 """Responses about timers, with a readable log of attempts."""
 
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, TypeVar
 
 from onceward import recurrence
 from onceward.api import timers as api
+from onceward.api.endpoints import Delivery
 from onceward.job_options import given_options
 from onceward.recurrence import Cron, Interval
 from onceward.schedule import Job
 from onceward.webhooks.timers import WEBHOOKS, Call, Timer, View
+from onceward.webhooks.timers.firings import Firing
 
 # The number of future times in the response about a recurring timer.
 _TIMES = 5
 _MASKED = "***"
+T = TypeVar("T", bound=api.Firing)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -95,15 +98,41 @@ def _times_to_come(timer: Timer, most: int) -> list[str]:
 
 def _last(view: View) -> api.Firing:
     timer, job = view.timer, view.job
+    firing = api.Firing(timer.job, timer.fired, timer.fired_ms, "forgotten", [])
+    due_ms = None if job is None else _said(job, job.body, "due_ms")
+    return _with_job(firing, job, due_ms if isinstance(due_ms, int) else None)
+
+
+def shown_firing(found: Firing) -> api.Firing:
+    """The response about a firing of a timer."""
+    id_, fired, job = found
+    firing = api.Firing(id_, fired.number, fired.fired_ms, "forgotten", [])
+    firing.resent = fired.resent or None
+    return _with_job(firing, job, fired.due_ms)
+
+
+def _with_job(firing: T, job: Job | None, due_ms: int | None) -> T:
+    """Add the outcome of the job of a firing."""
+    firing.due_ms = due_ms
     if job is None:
-        return api.Firing(timer.job, timer.fired, timer.fired_ms, "forgotten", [])
-    firing = api.Firing(timer.job, timer.fired, timer.fired_ms, job.state, _log(job))
-    due_ms = _said(job, job.body, "due_ms")
-    if isinstance(due_ms, int):
-        firing.due_ms = due_ms
+        return firing
+    firing.state, firing.attempts = job.state, _log(job)
     if job.stage == "due":
         firing.next_attempt_ms = job.due_ms
+    if job.ended_ms and due_ms is not None:
+        firing.ended_ms, firing.latency_ms = job.ended_ms, max(job.ended_ms - due_ms, 0)
     return firing
+
+
+def shown_delivery(found: Firing, *, body: bool = False) -> Delivery:
+    """The response about a call of an endpoint."""
+    id_, fired, job = found
+    delivery = Delivery(id_, fired.number, fired.fired_ms, "forgotten", [], timer=fired.timer)
+    delivery.resent = fired.resent or None
+    if body and job is not None:
+        call = _said(job, job.body, "call")
+        delivery.body = call.get("body") if isinstance(call, dict) else None
+    return _with_job(delivery, job, fired.due_ms)
 
 
 def _log(job: Job) -> list[api.TimerAttempt]:

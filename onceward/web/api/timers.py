@@ -20,15 +20,16 @@ from onceward.observe.paging import page_of
 from onceward.store import Transaction
 from onceward.strict_json import parse
 from onceward.web.api.inbox import idempotency_key
-from onceward.web.api.timer_views import shown
+from onceward.web.api.timer_views import shown, shown_firing
 from onceward.web.auth import Access
 from onceward.web.calls import Call, binder
 from onceward.web.forms import FORM, pairs_of
 from onceward.web.http import Request, Response
 from onceward.web.routes import Route
 from onceward.webhooks import endpoints
-from onceward.webhooks.timers import WEBHOOKS, Send, Spec, Target, View
+from onceward.webhooks.timers import WEBHOOKS, Send, Spec, Target, View, firings
 from onceward.webhooks.timers import Call as TimerCall
+from onceward.webhooks.timers.firings import Firing
 from onceward.webhooks.timers.members import repeat_of, target_of
 from onceward.work.internal_queues import insist_on_entry
 
@@ -228,11 +229,15 @@ async def cancel(call: Call, id_: str, asked: api.WhoseTimer) -> api.Timer:
 
 
 @answers(api.RESEND)
-async def resend(call: Call, id_: str, asked: api.WhoseTimer) -> api.Timer:
+async def resend(call: Call, id_: str, whose: api.WhoseTimer, asked: api.ResendFiring) -> api.Timer:
     async def redriven(tx: Transaction, view: View) -> View:
         target = view.timer.spec.target
         if isinstance(target, Send) and view.caller:
             insist_on_entry(call.app.node, call.caller, "send", target.queue)
+        if asked.firing:
+            firing = await firings.find_of_timer(tx, view.caller, id_, view.timer, asked.firing)
+            await call.app.timers.part.resend(tx, view.caller, firing, by=call.caller.id)
+            return await call.app.timers.get(view.id, caller=Caller.parse(view.caller), tx=tx)
         if view.job is None:
             raise NotFailed(
                 f"timer {view.id[:200]!r} has no failed firing; only failed firings can be resent",
@@ -241,7 +246,23 @@ async def resend(call: Call, id_: str, asked: api.WhoseTimer) -> api.Timer:
         await call.app.node.schedule.retry(tx, view.timer.job, by=call.caller.id)
         return await call.app.timers.get(view.id, caller=Caller.parse(view.caller), tx=tx)
 
-    return await _on_one(call, id_, asked, redriven)
+    return await _on_one(call, id_, whose, redriven)
+
+
+@answers(api.FIRINGS)
+async def list_firings(call: Call, id_: str, asked: api.FindFirings) -> api.FiringPage:
+    found: list[Firing] = []
+    after = call.unseal("after", asked.after)
+
+    async def read(tx: Transaction, view: View) -> View:
+        found[:] = await firings.of_timer(
+            tx, view.caller, id_, view.timer, after=after, most=asked.limit
+        )
+        return view
+
+    await _on_one(call, id_, asked, read)
+    next_ = found[-1].id if len(found) == asked.limit else None
+    return api.FiringPage([shown_firing(one) for one in found], call.seal(next_))
 
 
 async def _on_one(

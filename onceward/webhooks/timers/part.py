@@ -20,6 +20,8 @@ from onceward.store.transaction import Transaction
 from onceward.tracing import Trace
 from onceward.webhooks import suspensions
 from onceward.webhooks.suspensions import suspension_key
+from onceward.webhooks.timers import firings
+from onceward.webhooks.timers.firings import Fired, Firing
 from onceward.webhooks.timers.records import (
     TIMER_DUE,
     WEBHOOKS,
@@ -94,6 +96,7 @@ class TimerTable:
         known = await tx.get(key, Timer)
         if known is not None:
             self._leave(tx, caller, id_, known)
+            firings.record_last(tx, caller, id_, known)
             timer.generation, timer.fired = known.generation + 1, known.fired
             timer.fired_before = known.fired
         return self._put(tx, caller, id_, timer)
@@ -393,7 +396,15 @@ class TimerTable:
                 cause=cause,
                 trace=timer.trace,
             )
+        call = target if isinstance(target, Call) else None
+        fired = Fired(id_, timer.fired, due_ms, tx.now_ms)
+        recurring = timer.spec.repeat is not None
+        firings.record(tx, caller, call, job_id, fired, recurring=recurring)
         return job_id
+
+    async def resend(self, tx: Transaction, caller: str, firing: Firing, *, by: str) -> str:
+        """Repeat a firing; returns the id of its job. Raises `NotFailed`."""
+        return await firings.resend(self._schedule, tx, caller, firing, by=by)
 
     async def _report_failure(self, tx: Transaction, id_: str, job: Job) -> None:
         """Send the message about a call that has failed permanently, in the same commit."""

@@ -132,6 +132,8 @@ class Webhook(msgspec.Struct, omit_defaults=True):
     """The number of the firing, from 1."""
     call: Call
     caller: str = ""
+    id: str = ""
+    """The id of the call that it repeats; empty: that of its own job."""
 
 
 class View(msgspec.Struct):

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from onceward import limits
 from onceward.api.retries import RetryPolicy
 from onceward.api.timers import FailureTarget, Overlap
 from onceward.errors import AlreadyEnded, BadInput, NoSuchTimer
@@ -350,3 +351,18 @@ async def test_a_permanent_failure_sends_one_message_in_its_commit(target: Failu
     await timers.jobs.fail(found, None, "it fails as well")
     assert await timers.jobs.claim(queue=queue) is None
     assert (await timers.get(caller="ann")).status == "failed"
+
+
+async def test_firings_are_kept_for_a_week() -> None:
+    timers = await new_clockwork()
+    await timers.add("t", Spec(Send("q", 1), repeat=Interval(HOUR_MS, 0), times=2))
+    await timers.pass_ms(2 * HOUR_MS)
+
+    async def kept() -> int:
+        return len(await timers.jobs.store.run(lambda tx: tx.scan("firing##t")))
+
+    assert await kept() == 2
+    await timers.pass_ms(limits.TIMER_RETENTION_MS - 1)
+    assert await kept() == 2
+    await timers.pass_ms(1)
+    assert await kept() == 0
