@@ -23,7 +23,7 @@ asyncio.run(main())
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, Unpack, overload
@@ -31,6 +31,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, Unpack, overload
 from onceward import engine as engines
 from onceward import forks, limits
 from onceward.alarms import Alarms
+from onceward.api.job_updates import JobUpdate
 from onceward.api.jobs import result_of
 from onceward.api.queues import QueueKeywords
 from onceward.conversion import converter
@@ -534,6 +535,15 @@ class App:
         if type is None and (handler := self._declared.handlers.get(job.queue)) is not None:
             wanted = handler.result
         return result_of(id_, job, wanted)
+
+    def follow(self, id_: str, *, after: int = 0) -> AsyncIterator[JobUpdate]:
+        """Follow a job until it ends: its states, its progress, and the chunks of its stream.
+
+        Continue with the `seq` of an update as `after`: no chunk is missing, and none comes twice.
+        Raises `NoSuchJob`, `BadInput`, and `Unavailable` if the application stops.
+        """
+        self._must_run()
+        return self.results.follow(id_, after)
 
     async def cancel(
         self, id_: str, reason: str = "cancelled", *, tx: AnyTransaction | None = None

@@ -41,6 +41,7 @@ TABLE: dict[str, Code] = {
     "no_such_endpoint": Code(404, 4404, 2, False, "The endpoint was not found"),
     "already_ended": Code(409, 4409, 2, False, "The job or timer has ended, or is running"),
     "not_failed": Code(409, 4409, 2, False, "The job has not failed"),
+    "stream_full": Code(413, 4413, 2, False, "The stream of the job is full"),
     "too_many_events": Code(409, 4409, 2, False, "The job has too many events to consume"),
     "missing_key": Code(422, 4422, 2, False, "The message has no idempotency key"),
     "key_reused": Code(422, 4422, 2, False, "The key was already used with another body"),

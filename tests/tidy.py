@@ -40,7 +40,8 @@ LAYERS = (
     f"= node observe maintenance {_IN_ALL}"
     " work.attempt work.declarations work.depths work.effects work.failures work.fairness"
     " work.handlers"
-    " work.intake work.job work.lease work.outcome work.outside work.quarantine work.queues"
+    " work.intake work.job work.job_fields work.lease work.outcome work.outside work.quarantine"
+    " work.queues"
     " work.results work.sync_job work.unreadable work.worker"
     " schedule.claim_queue schedule.claiming schedule.claims"
     " schedule.dispatcher schedule.due_entries schedule.local_workers schedule.placement"
@@ -67,7 +68,7 @@ LAYERS = (
     " webhooks.signing",  # calls to endpoints: knows nothing of what is stored
     "tokens",  # for the back ends of users, which need nothing else of the package
     "api",  # operations as data, shared with clients
-    "conversion job_options",
+    "conversion job_options output_writer",
     "alarms callers functions json_values quantities repeats watchdog",
     "server_key",
     "threads tracing",

@@ -41,6 +41,12 @@ export class Client {
   readonly jobs: Operations["jobs"] & {
     /** Wait for the end of a job. After `timeoutS`, the job is returned in its current state. */
     wait(id: string, options?: CallOptions & { timeoutS?: number }): Promise<Job>;
+    /**
+     * Follow a job until it ends: its states, its progress, and the chunks of its stream. It
+     * reconnects by itself. Continue with the `seq` of an update as `after`: no chunk is missing, and
+     * none comes twice.
+     */
+    follow(id: string, options?: CallOptions & { after?: number }): AsyncGenerator<JobUpdate, void>;
   };
   readonly queues: Operations["queues"] & {
     /** Retry all failed jobs of a queue, or those that match. Idempotent. */
@@ -84,7 +90,7 @@ export class Client {
   /** A worker that runs a function on the jobs of a queue. */
   worker(
     queue: string,
-    handler: (job: ClaimedJob, signal: AbortSignal) => any,
+    handler: (job: WorkerJob, signal: AbortSignal) => any,
     options?: WorkerOptions,
   ): Worker;
   /** A WebSocket connection to rooms, with the key of this client or another token. */
@@ -92,6 +98,32 @@ export class Client {
 }
 
 export interface Client extends Omit<Operations, "jobs" | "queues" | "locks" | "tables"> {}
+
+/**
+ * An update of a job. `restart`: the handler streams again from the beginning; drop all chunks so
+ * far. `end`: there are no further updates. `seq` is the position after the update.
+ */
+export type JobUpdate = { seq: number; state: string } & (
+  | { kind: "state" }
+  | { kind: "progress"; progress: number; text: string }
+  | { kind: "chunk"; value: any; attempt: number }
+  | { kind: "restart"; attempt: number }
+  | { kind: "end"; result: any; reason: string }
+);
+
+/** A job in the handler of a worker. */
+export interface WorkerJob extends ClaimedJob {
+  /**
+   * Report progress, from 0 to 1, with a text for people. At most one value in 0.5 s is sent, and
+   * always the last one.
+   */
+  progress(fraction: number, text?: string): Promise<void>;
+  /**
+   * Append a chunk to the stream of the job: a text, or any JSON value. Chunks are sent in batches,
+   * at the latest before the job ends.
+   */
+  stream(chunk: any): Promise<void>;
+}
 
 export interface BulkOptions {
   /** Called with the number of changed jobs after each request. */

@@ -418,6 +418,9 @@ export interface Job {
   waits?: string;
   /** The id of the job that has created it as a child. */
   parent?: string;
+  /** The last progress that its handler has reported, 0 to 1; null if there is none. */
+  progress?: number | null;
+  progressText?: string;
   /** The last attempts that failed. */
   history?: JobAttempt[];
   /** The last settlements of steps in doubt. */
@@ -498,6 +501,13 @@ export interface JobChildren {
   next: string | null;
 }
 
+/** A chunk of the stream of a job. */
+export interface JobChunk {
+  /** Its position. Positions increase, with gaps. */
+  seq: number;
+  value: any;
+}
+
 /** The number of jobs found, in the time that a request may take. */
 export interface JobCount {
   jobs: number;
@@ -545,6 +555,33 @@ export interface JobOutcome {
    * the job is in doubt again until they are settled.
    */
   inDoubt?: string[];
+}
+
+/** The progress of a job, and chunks of its stream. */
+export interface JobOutput {
+  /** The state of the job. */
+  state: string;
+  /** The position after these chunks, for the parameter `after`. */
+  seq: number;
+  /** Whether there are more chunks. */
+  more: boolean;
+  /**
+   * If not 0, a later run of the handler has streamed from the beginning: drop all chunks before
+   * these.
+   */
+  restarted: number;
+  /** The attempt that has streamed the chunks. */
+  attempt: number;
+  chunks: JobChunk[];
+  /** The last progress, 0 to 1; null if there is none. */
+  progress: number | null;
+  progressText: string;
+  /** The position of the progress. */
+  progressSeq: number;
+  /** The return value of the handler, once the job has succeeded. */
+  result: any;
+  /** Why the job has failed, is in doubt or was cancelled. */
+  reason: string;
 }
 
 /** Jobs, the newest first. */
@@ -615,6 +652,9 @@ export interface JobSummary {
   worker: string;
   /** The beginning of the last error. */
   reason: string;
+  /** The last progress that its handler has reported, 0 to 1; null if there is none. */
+  progress?: number | null;
+  progressText?: string;
   /** Jobs of one queue with the same order key run one after the other, in order. */
   orderKey?: string | null;
   /** Jobs with the same limit key share the limit `limitPerKey` of the queue. */
@@ -1640,6 +1680,28 @@ export interface JobsRetryOptions extends CallOptions {
   key?: string;
 }
 
+/** Options of `jobs.report`. */
+export interface JobsReportOptions extends CallOptions {
+  /** The progress, 0 to 1. By default, it stays as it is. */
+  progress?: number | null;
+  /** What the job does at the moment, for people; with `progress`. */
+  text?: string;
+  /** Chunks to append to the stream of the job: any JSON values. */
+  chunks?: any[];
+  /** How many chunks this attempt has sent before. A repeated request appends chunks once. */
+  first?: number;
+}
+
+/** Options of `jobs.output`. */
+export interface JobsOutputOptions extends CallOptions {
+  /** The position of the reader: `seq` of the answer before; 0: the beginning. */
+  after?: number;
+  /** The state that the reader knows. Another one is news. */
+  state?: string;
+  /** How long to wait for news. */
+  waitS?: number;
+}
+
 /** Options of `jobs.emit`. */
 export interface JobsEmitOptions extends CallOptions {
   /** The value that the handler receives. */
@@ -2435,6 +2497,20 @@ export interface Operations {
      * @param id The id of the job.
      */
     retry(id: string, options?: JobsRetryOptions): Promise<JobOutcome>;
+    /**
+     * Report progress and output of a running job.
+     *
+     * @param id The id of the job.
+     * @param token The token of the claimed job.
+     * @returns The size of its stream.
+     */
+    report(id: string, token: string, options?: JobsReportOptions): Promise<number>;
+    /**
+     * Read progress and output of a job, or wait for news.
+     *
+     * @param id The id of the job.
+     */
+    output(id: string, options?: JobsOutputOptions): Promise<JobOutput>;
     /**
      * Send an event to a job.
      *

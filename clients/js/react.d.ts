@@ -1,6 +1,7 @@
 // The types of react.js: hooks for React 18 or later.
 
 import type { Gesture, Item, Live, LiveOptions, Member, Presence, Room, RoomList, RoomMap, Said, State, Status, Undone } from "./client.js";
+import type { Client } from "./http.js";
 
 /** A connection that lasts as long as the component. It is replaced when `url` changes. */
 export function useLive(url?: string | null, options?: LiveOptions): Live;
@@ -20,3 +21,21 @@ export function usePresence<V = any>(room: Room, name: string, options?: { every
 export function useSteps(room: Room): { canUndo: boolean; canRedo: boolean; waiting: number; undo(): Undone; redo(): Undone; gesture(): Gesture };
 /** Call `hook` for events of other members. */
 export function useEvent(room: Room, event: string, hook: (value: any, said: Said) => void): void;
+/** A job that is followed. */
+export interface FollowedJob {
+  /** The state of the job; empty until it is known. */
+  state: string;
+  /** The last progress, from 0 to 1; null if there is none. */
+  progress: number | null;
+  text: string;
+  /** The chunks of its stream, in order. */
+  chunks: readonly any[];
+  /** The result of a job that has succeeded. */
+  result: any;
+  /** Why the job has failed, is in doubt or was cancelled. */
+  reason: string;
+  /** Why the job cannot be followed. */
+  error: Error | null;
+}
+/** The state, progress and stream of a job, until it ends; nothing without an id. The client must be the same in each render. */
+export function useJob(client: Client, id: string | null | undefined): FollowedJob;

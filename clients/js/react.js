@@ -1,6 +1,6 @@
 // Hooks for React 18 or later: see react.d.ts.
 
-import { useEffect, useMemo, useReducer, useRef, useSyncExternalStore } from "react";
+import { useEffect, useMemo, useReducer, useRef, useState, useSyncExternalStore } from "react";
 import { Live } from "./client.js";
 
 // The value that `look` returns. It is read again only when `subscribe` calls back: React needs the
@@ -123,4 +123,35 @@ export function useEvent(room, event, hook) {
   const latest = useRef(hook);
   latest.current = hook;
   useEffect(() => room.on(event, (...args) => latest.current(...args)), [room, event]);
+}
+
+const UNSEEN = { state: "", progress: null, text: "", chunks: [], result: null, reason: "", error: null };
+
+function seenAfter(seen, { kind, seq, attempt, value, ...news }) {
+  if (kind === "chunk") return { ...seen, ...news, chunks: [...seen.chunks, value] };
+  return { ...seen, ...news, ...(kind === "restart" && { chunks: [] }) };
+}
+
+export function useJob(client, id) {
+  const [seen, show] = useState(UNSEEN);
+  useEffect(() => {
+    const over = new AbortController();
+    const { signal } = over;
+    const read = async () => {
+      let job = UNSEEN;
+      show(job);
+      try {
+        if (!id) return;
+        for await (const update of client.jobs.follow(id, { signal })) {
+          if (signal.aborted) return;
+          show((job = seenAfter(job, update)));
+        }
+      } catch (error) {
+        if (!signal.aborted) show({ ...job, error });
+      }
+    };
+    read();
+    return () => over.abort();
+  }, [client, id]);
+  return seen;
 }

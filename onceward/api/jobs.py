@@ -17,13 +17,13 @@ from onceward.api.job_history import (
     JobSpan,
     JobStep,
 )
-from onceward.api.messages import Wait, WaitMs
+from onceward.api.job_output import JobOutput, ReadOutput, ReportOutput, StoredOutput
+from onceward.api.messages import Token, Wait, WaitMs
 from onceward.api.operation import Body, Operation, Query
 from onceward.conversion import Converter
 from onceward.errors import JobFailed, NotEnded
 from onceward.job_options import JobOptions, JobOptionsView
 
-Token = Annotated[str, Meta(min_length=1)]
 LeaseMs = Annotated[int, Meta(ge=1, le=limits.LEASE_MS_MAX)]
 DelayMs = Annotated[int, Meta(ge=0, le=limits.KEY_NUMBER_MAX)]
 State = Literal[
@@ -215,6 +215,9 @@ class Job(JobOptionsView, frozen=True):
     """What the job waits for without a worker: `event NAME` or `children NUMBER`."""
     parent: str = ""
     """The id of the job that has created it as a child."""
+    progress: float | None = None
+    """The last progress that its handler has reported, 0 to 1; null if there is none."""
+    progress_text: str = ""
     history: list[JobAttempt] = msgspec.field(default_factory=list)
     """The last attempts that failed."""
     settled: list[JobSettlement] = msgspec.field(default_factory=list)
@@ -356,6 +359,9 @@ class JobSummary(JobOptionsView, frozen=True):
     worker: str
     reason: str
     """The beginning of the last error."""
+    progress: float | None = None
+    """The last progress that its handler has reported, 0 to 1; null if there is none."""
+    progress_text: str = ""
 
 
 class JobPage(msgspec.Struct):
@@ -470,6 +476,30 @@ RETRY = Operation(
     response=JobOutcome,
     errors=("no_such_job", "not_failed"),
     done_errors=("not_failed",),
+)
+
+REPORT = Operation(
+    name="jobs.report",
+    method="POST",
+    path="/v1/jobs/{id}/output",
+    summary="Report progress and output of a running job",
+    scope="work:{queue of the job}",
+    body=ReportOutput,
+    response=StoredOutput,
+    errors=(*_TOKEN, "stream_full", "value_too_large"),
+    returns="bytes",
+)
+
+OUTPUT = Operation(
+    name="jobs.output",
+    method="GET",
+    path="/v1/jobs/{id}/output",
+    summary="Read progress and output of a job, or wait for news",
+    scope="send | work | manage:{queue of the job}",
+    query=ReadOutput,
+    response=JobOutput,
+    errors=("no_such_job",),
+    waits=True,
 )
 
 EMIT = Operation(

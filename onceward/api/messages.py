@@ -12,6 +12,7 @@ from onceward.job_options import RequestedOptions
 Milliseconds = Annotated[int, Meta(ge=0, le=limits.KEY_NUMBER_MAX)]
 MergeMs = Annotated[int, Meta(ge=0, le=limits.MERGE_S_MAX * 1_000)]
 SharedKey = Annotated[str, Meta(min_length=1, max_length=limits.ORDER_KEY_BYTES_MAX)]
+Token = Annotated[str, Meta(min_length=1)]
 WaitMs = Annotated[int, Meta(ge=0, le=limits.WAIT_MS_MAX)]
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from onceward.api import NOUNS, OPERATIONS, messages
 from onceward.api.arguments import Argument, arguments
 from onceward.api.operation import Operation
+from onceward.cli import follow
 from onceward.cli.behaviours import BEHAVIOURS, EXAMPLES, fill_console
 from onceward.cli.calls import add_server_options, call, connect
 from onceward.cli.display import print_json
@@ -45,6 +46,8 @@ def add_commands(parser: Parser) -> None:
 def _fill_noun(operations: list[Operation[Any]], parser: Parser) -> None:
     for operation in operations:
         _add_call(parser, operation.verb.replace("_", "-"), operation)
+    if operations[0].noun == "jobs":
+        parser.add_command("follow", follow.HELP, follow.fill_follow, follow.EXAMPLE)
 
 
 def _add_call(

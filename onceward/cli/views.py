@@ -260,9 +260,10 @@ _SETTLE = (
 
 
 def _job_facts(job: Job) -> Iterable[tuple[str, str]]:
-    long = ("body", "result", "history", "settled", "changes")
+    long = ("body", "result", "history", "settled", "changes", "progress", "progress_text")
     yield from facts(job, "attempt", "attempts_max", "priority", *long)
     yield "attempts", _attempts(job)
+    yield "progress", _progress(job)
     yield "body", _json(job.body)
     yield "result", _json(job.result) if job.state == "succeeded" else ""
     past = [(one.ended_ms, f"attempt {one.attempt}", _attempt(one)) for one in job.history]
@@ -306,6 +307,10 @@ def _took(child: JobChild) -> str:
 
 def _attempts(job: Job | JobSummary) -> str:
     return f"{job.attempt} of {job.attempts_max or 'any number'}"
+
+
+def _progress(job: Job | JobSummary) -> str:
+    return "" if job.progress is None else f"{job.progress:.0%} {job.progress_text}".rstrip()
 
 
 def _attempt(attempt: JobAttempt) -> str:
@@ -547,7 +552,7 @@ def _show_overview(overview: Overview) -> None:
 _COLUMNS: dict[type, tuple[Any, ...]] = {
     JobSummary: (
         *("id", "state", "queue", "key", *_OPTIONS),
-        *(("attempts", _attempts), "created_ms", "reason"),
+        *(("attempts", _attempts), "created_ms", "reason", ("progress", _progress)),
     ),
     Job: ("id", "state", "key", *_OPTIONS, ("attempts", _attempts), "ended_ms", "reason"),
     Timer: ("id", "caller", "state", "due_ms", "fired", ("action", _action)),

@@ -1,9 +1,12 @@
 """The namespace `client.jobs`: the operations on jobs, waits without a limit, and results."""
 
+from collections.abc import AsyncIterator
 from typing import Any, TypeVar, overload
 
+from onceward.api.job_updates import JobUpdate, updates_of
 from onceward.api.jobs import Job, result_of
 from onceward.client.operations.jobs import JobsOperations
+from onceward.client.transport import WORKER_PATIENCE_S, patient
 from onceward.conversion import converter
 from onceward.quantities import milliseconds
 
@@ -33,6 +36,22 @@ class Jobs(JobsOperations):
             job = await self.get(id, wait_s=max(min(left_s, _WAIT_S), 0.0))
             if job.ended or left_s <= 0:
                 return job
+
+    async def follow(self, id: str, *, after: int = 0) -> AsyncIterator[JobUpdate]:
+        """Follow a job until it ends: its states, its progress, and the chunks of its stream.
+
+        It reconnects by itself. Continue with the `seq` of an update as `after`, in any process: no
+        chunk is missing, and none comes twice. Raises `NoSuchJob` and `BadInput`.
+        """
+        state = ""
+        while True:
+            with patient(WORKER_PATIENCE_S):
+                found = await self.output(id, after=after, state=state, wait_s=_WAIT_S)
+            for update in updates_of(found, after, state):
+                yield update
+                if update.kind == "end":
+                    return
+            after, state = found.seq, found.state
 
     @overload
     async def result(self, id: str, *, timeout_s: float | None = None) -> Any: ...

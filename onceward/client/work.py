@@ -4,6 +4,7 @@ import asyncio
 import inspect
 import logging
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypedDict
 
 from onceward import limits, tracing
@@ -11,6 +12,7 @@ from onceward.api.jobs import ClaimedJob
 from onceward.client.transport import AWAY_S_MAX, WORKER_PATIENCE_S, patient
 from onceward.errors import BadInput, Fail, NoSuchJob, OncewardError, Retry, StaleToken, Unavailable
 from onceward.functions import admit_function, is_async
+from onceward.output_writer import Chunk, OutputWriter, Progress
 from onceward.quantities import milliseconds
 from onceward.reasons import reason_of, reason_text, traceback_of, traceback_text
 from onceward.redaction import redact
@@ -21,7 +23,45 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("onceward.client")
 
-Handler = Callable[[ClaimedJob], Awaitable[Any]] | Callable[[ClaimedJob], Any]
+
+class WorkerJob(ClaimedJob, frozen=True, dict=True):
+    """A job in the handler of a worker."""
+
+    def __post_init__(self) -> None:
+        self.__dict__["output"] = None
+
+    async def progress(self, fraction: float, text: str | None = None) -> None:
+        """Report progress, from 0 to 1, with a text for people. It does not wait for the server: at
+        most one value in 0.5 s is sent, and always the last one. Raises `BadInput`, and
+        `StaleToken` if this attempt is over."""
+        self.written.progress(fraction, text)
+
+    async def stream(self, chunk: Any) -> None:
+        """Append a chunk to the stream of the job: a text, or any JSON value. Chunks are sent in
+        batches, at the latest before the job ends. The first chunk of another attempt replaces the
+        stream. Raises `BadInput`, `TooLarge` if the stream is full, and `StaleToken`."""
+        await self.written.stream(chunk)
+
+    @property
+    def written(self) -> OutputWriter:
+        output: OutputWriter | None = self.__dict__["output"]
+        assert output is not None, "the worker sets it"
+        return output
+
+
+class SyncWorkerJob(WorkerJob, frozen=True, dict=True):
+    """A job in a plain `def` handler of a worker, which runs in a thread."""
+
+    def progress(self, fraction: float, text: str | None = None) -> None:  # type: ignore[override]
+        """See `WorkerJob.progress`."""
+        self.__dict__["run"].call(self.written.progress, fraction, text)
+
+    def stream(self, chunk: Any) -> None:  # type: ignore[override]
+        """See `WorkerJob.stream`."""
+        self.__dict__["run"].call(self.written.stream, chunk)
+
+
+Handler = Callable[[WorkerJob], Awaitable[Any]] | Callable[[SyncWorkerJob], Any]
 
 _RENEWALS_PER_LEASE = 3
 _TRIES_PER_LEASE = 30
@@ -154,7 +194,8 @@ class Worker:
         self._free.set()
 
     async def _run(self, claim: ClaimedJob) -> None:
-        handling = asyncio.create_task(self._handle(claim))
+        output = OutputWriter(partial(self._write, claim), self._client.clock)
+        handling = asyncio.create_task(self._handle(claim, output))
         keeping = asyncio.create_task(self._keep(claim, handling))
         try:
             await asyncio.wait([handling])
@@ -165,9 +206,13 @@ class Worker:
         finally:
             lost = keeping.done()
             keeping.cancel()
+            if lost or not handling.done():
+                output.close()
         try:
             if lost:
                 logger.warning("job %s: its lease was lost in attempt %d", claim.id, claim.attempt)
+            elif (refused := await self._refused(output)) is not None:
+                await self._fail(claim, refused)
             elif handling.cancelled():
                 await self._fail(
                     claim, BadInput("the handler has cancelled itself; raise an error instead")
@@ -182,14 +227,41 @@ class Worker:
             # The lease ends, and another attempt finds out the outcome.
             logger.warning("job %s in attempt %d: %s", claim.id, claim.attempt, trouble)
 
-    async def _handle(self, claim: ClaimedJob) -> Any:
+    async def _write(
+        self, claim: ClaimedJob, first: int, chunks: list[Chunk], progress: Progress | None
+    ) -> int:
+        share, text = progress if progress is not None else (None, "")
+        values = [chunk.value for chunk in chunks]
+        return await self._client.jobs.report(
+            claim.id, claim.token, progress=share, text=text, chunks=values, first=first
+        )
+
+    async def _refused(self, output: OutputWriter) -> BadInput | None:
+        """Send the rest of the output; returns the error if the server has rejected it."""
+        try:
+            await output.flush()
+        except (StaleToken, NoSuchJob):
+            raise
+        except BadInput as refused:
+            return refused
+        finally:
+            output.close()
+        return None
+
+    async def _handle(self, claim: ClaimedJob, output: OutputWriter) -> Any:
         trace = tracing.read(claim.traceparent, claim.tracestate)
         claims = [(claim.id, claim.attempt, trace)]
         with tracing.processing(self._queue, claims) or tracing.NO_SPAN:
+            values = {name: getattr(claim, name) for name in claim.__struct_fields__}
+            job: WorkerJob
             if self._threads is None:
-                result = self._handler(claim)
+                job = WorkerJob(**values)
+                job.__dict__["output"] = output
+                result = self._handler(job)  # type: ignore[arg-type]
             else:
-                result = await Run(self._threads).main(self._handler, claim)
+                job, run = SyncWorkerJob(**values), Run(self._threads)
+                job.__dict__.update(output=output, run=run)
+                result = await run.main(self._handler, job)
             return await result if inspect.isawaitable(result) else result
 
     async def _complete(self, claim: ClaimedJob, result: Any) -> None:

@@ -163,3 +163,14 @@ EVENTS_MAX = 100
 EVENTS_BYTES_MAX = 262_144
 EVENT_NAME_BYTES_MAX = 100
 EVENT_KEYS_MAX = 100
+# Progress and streams of running jobs: the shortest time between two commits of a job, the text of
+# a progress, one chunk, those that wait for a commit, and all that a job keeps.
+PROGRESS_S = 0.5
+STREAM_S = 0.2
+PROGRESS_TEXT_CHARS_MAX = 200
+CHUNK_BYTES_MAX = 65_536
+CHUNKS_WAITING_BYTES = 65_536
+STREAM_BYTES_MAX = 1_000_000
+# A record of a stream is full with this many bytes, and an answer has so many records.
+STREAM_PAGE_BYTES = 32_000
+STREAM_PAGES = 8

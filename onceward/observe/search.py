@@ -5,7 +5,7 @@ newest of each slot. The search reads pages of each slot and merges them.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -19,6 +19,7 @@ from onceward.json_values import decode
 from onceward.schedule import Dedupe, job_partition, state_of
 from onceward.schedule.records import Run
 from onceward.store import Store
+from onceward.work.output import NONE_REPORTED, Reported, progress_of
 
 _JOB = "#job"
 _REASON_CHARS = 300
@@ -41,6 +42,7 @@ class Line(msgspec.Struct):
     caller: str = ""
     started_ms: int = 0
     runs: list[Run] = []
+    output: bool = False
 
     @property
     def last_started_ms(self) -> int:
@@ -142,8 +144,14 @@ def _line(record: Record) -> Line | None:
     return line
 
 
-def summary(id_: str, line: Line) -> JobSummary:
-    """A job as lists show it."""
+async def summaries(store: Store, found: Sequence[tuple[str, Line]]) -> list[JobSummary]:
+    """Jobs as lists show them."""
+    reported = [id_ for id_, line in found if line.output]
+    progress = await store.run(lambda tx: progress_of(tx, reported)) if reported else {}
+    return [_summary(id_, line, progress.get(id_, NONE_REPORTED)) for id_, line in found]
+
+
+def _summary(id_: str, line: Line, reported: Reported) -> JobSummary:
     return JobSummary(
         id_,
         line.queue,
@@ -156,5 +164,7 @@ def summary(id_: str, line: Line) -> JobSummary:
         line.attempt,
         line.worker,
         line.reason[:_REASON_CHARS],
+        reported.progress,
+        reported.text,
         **shown_options(line.options, line.attempts_max),
     )

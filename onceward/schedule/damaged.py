@@ -16,6 +16,7 @@ from onceward.schedule.records import (
     events_key,
     job_key,
     order_head_key,
+    output_key,
     permit_partition,
     slot_of,
 )
@@ -55,6 +56,7 @@ async def recovered(tx: Transaction, id_: str, queue: str, gated_by: str | None,
         parent=await _parent_of(tx, id_, left, slots),
         families=families,
         evented=await tx.has(events_key(id_)),
+        output=await tx.has(output_key(id_)),
     )
 
 

@@ -122,7 +122,7 @@ def _jobs(record: Record, get: Lookup) -> Iterator[str]:
     id_, _, what = record.key[1].partition("#")
     if what == "lease" and value_of(record, Lease) is None:
         yield "not a lease of a job"
-    if what not in ("job", "lease", "steps", "events"):
+    if what not in ("job", "lease", "steps", "events", "output"):
         yield "unknown kind of job record"
     if what != "job":
         return

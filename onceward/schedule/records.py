@@ -22,6 +22,8 @@ T = TypeVar("T")
 # The kinds of due entries that belong to the schedule itself.
 JOB_DUE = "job"
 LEASE_DUE = "lease"
+# Of `onceward.work.output`: removes the output of a job.
+OUTPUT_DUE = "output"
 
 # The stages of a job: its position in the schedule. `state_of` derives the public state.
 WAITING = ("blocked", "due", "parked", "ready")
@@ -206,6 +208,8 @@ class Job(msgspec.Struct, OptionAttributes, omit_defaults=True):
     """The start of its current run, or of the one in which it ended."""
     runs: list[Run] = []
     """The last runs before that one."""
+    output: bool = False
+    """Whether its attempts have reported progress or output, which is kept as long as the job."""
     quarantined: bool = False
     """Whether it replaces an unreadable record; the body is the readable part of that record."""
     trace: Trace | None = None
@@ -288,7 +292,7 @@ class Claim(msgspec.Struct, OptionAttributes, frozen=True):
     number: int = 0
     """The number of this lease among all leases of the job. Unlike `attempt`, it only increases."""
     related: bool = False
-    """Whether it has a parent, children or events."""
+    """Whether it has a parent, children, events or output."""
 
 
 class LocalWorker(msgspec.Struct, frozen=True):
@@ -357,6 +361,10 @@ def steps_key(id_: str) -> Key:
 
 def events_key(id_: str) -> Key:
     return job_partition(slot_of(id_)), f"{id_}#events"
+
+
+def output_key(id_: str) -> Key:
+    return job_partition(slot_of(id_)), f"{id_}#output"
 
 
 def due_partition(slot: int) -> str:

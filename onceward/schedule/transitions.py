@@ -22,6 +22,7 @@ from onceward.schedule.records import (
     JOB_DUE,
     LEASE_DUE,
     NO_DETAILS,
+    OUTPUT_DUE,
     WAITING,
     Accepted,
     Attempt,
@@ -583,6 +584,9 @@ class Schedule:
                 tx.delete(steps_key(id_))
             if job.evented:
                 tx.delete(events_key(id_))
+            if job.output and expires_at_ms is not None:
+                sort = keys.join(expires_at_ms, id_, OUTPUT_DUE)
+                tx.put((due_partition(slot_of(id_)), sort), OUTPUT_DUE)
             if job.dedupe is not None:
                 # Key retention starts at the end of the job, so that late jobs are deduplicated as
                 # well.
@@ -692,5 +696,5 @@ class Schedule:
             job.caller,
             job.trace,
             job.attempt + job.uncounted,
-            job.parent is not None or job.families or job.evented,
+            job.parent is not None or job.families or job.evented or job.output,
         )

@@ -12,7 +12,7 @@ from onceward.work.children import ChildJob
 from onceward.work.handlers import Given, Result, Returned
 from onceward.work.handlers import HandlerFunction as AsyncHandlerFunction
 from onceward.work.inbox import Receipt
-from onceward.work.job import Body
+from onceward.work.job_fields import Body
 
 
 class HandlerFunction(Generic[Body, Result, Given, Returned]):

@@ -61,6 +61,8 @@ _ARGUMENTS: dict[str, dict[str, Any]] = {
     "jobs.fail": {"reason": "the printer is offline", "retry_after_s": 60},
     "jobs.extend": {"lease_s": 30},
     "jobs.get": {"wait_s": 20},
+    "jobs.report": {"progress": 0.4, "text": "page 4 of 10", "chunks": ["Once ", "upon "]},
+    "jobs.output": {"after": 12, "wait_s": 20},
     "jobs.emit": {"event": "approval", "value": {"ok": True}, "key": "click-7"},
     "jobs.retry": {"key": "retry-7"},
     "jobs.settle": {"step": "pay", "done": True, "result": {"payment": "p-77"}, "key": "settle-7"},

@@ -38,6 +38,7 @@ from onceward.job_context import RUNNING, JobContext, about
 from onceward.json_values import admit_json
 from onceward.keys import shown_key
 from onceward.meters import Histogram
+from onceward.output_writer import OutputWriter
 from onceward.reasons import leaves
 from onceward.schedule import (
     COMPLETE_ORDERED_WRITES,
@@ -99,6 +100,9 @@ class Held:
     lease: Lease
     steps: Steps | None = None
     ended: bool = False
+    rounds: int = 0
+    """How often the handler has run."""
+    output: OutputWriter | None = None
 
 
 class Attempt:
@@ -175,6 +179,8 @@ class Attempt:
         finally:
             for one in self._held:
                 one.lease.close()
+                if one.output is not None:
+                    one.output.close()
 
     def give_up(self) -> None:
         """Interrupt the handler and release its jobs. Idempotent."""
@@ -186,6 +192,8 @@ class Attempt:
         """Release the remaining jobs to other workers. The attempt does not count."""
         for one in self._held:
             if self._goes_on(one):
+                if one.output is not None:
+                    await self._quietly(one, one.output.flush())
                 await self._quietly(one, self._store.run(self._release(one.claim)))
                 one.ended = True
                 one.lease.close()
@@ -214,7 +222,7 @@ class Attempt:
         try:
             results, error, cut_off = await self._handle(held, jobs)
             for one, job in zip(held, jobs, strict=True):
-                one.steps = job.steps
+                one.steps, one.output = job.steps, job.output
             if cut_off:
                 return True  # the remaining jobs run again or are released
             failures = failures_of(jobs, error)
@@ -258,6 +266,9 @@ class Attempt:
             body = msgspec.json.decode(one.body)
         else:
             body = converter.read(one.body, "body")
+        if one.output is not None:
+            one.output.close()
+        one.rounds += 1
         return Job(
             self._store,
             self._schedule,
@@ -268,6 +279,7 @@ class Attempt:
             insist=one.lease.insist,
             run=self._run,
             batch=bool(self.handler.batch),
+            rounds=one.rounds,
         )
 
     async def _handle(
@@ -349,6 +361,8 @@ class Attempt:
     async def _end(self, one: Held, job: Job, error: BaseException | None, result: Any) -> bool:
         """Commit the handler's result for a job; False if the handler must run again."""
         try:
+            if job.output is not None:
+                await job.output.flush()
             if error is None:
                 await self._complete(job, one.claim, result)
                 one.ended = True
@@ -386,9 +400,11 @@ class Attempt:
             await self._store.end(tx)
         else:  # without writes, many jobs share a commit
             writes = COMPLETE_ORDERED_WRITES if claim.options.order_key else COMPLETE_WRITES
+            if claim.related or job.families or job.output:
+                writes += FAMILY_WRITES
             await self._sharing.run(
                 lambda tx: self._schedule.complete(tx, claim.id, claim.token, result, effects),
-                writes=writes + (FAMILY_WRITES if claim.related or job.families else 0),
+                writes=writes,
                 reads=self._schedule.read_to_complete(claim),
             )
         self._store.meters.count("ended", queue=claim.queue, state="succeeded")

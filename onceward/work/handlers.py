@@ -25,7 +25,8 @@ from onceward.store.user_records import AnyTransaction
 from onceward.work.annotations import NO_TYPE, Undefined, annotations, awaited, evaluated
 from onceward.work.children import ChildJob
 from onceward.work.inbox import Receipt
-from onceward.work.job import Body, Job
+from onceward.work.job import Job
+from onceward.work.job_fields import Body
 from onceward.work.sync_job import SyncJob
 
 if TYPE_CHECKING:

@@ -5,6 +5,7 @@ import inspect
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from functools import partial
 from typing import (
     TYPE_CHECKING,
@@ -24,18 +25,18 @@ import msgspec
 from onceward import keys, limits, tracing
 from onceward.api.arguments import unknown_name
 from onceward.callers import caller_id
-from onceward.errors import BadInput, Fail, InDoubt, NotDone, OncewardError
+from onceward.errors import BadInput, Fail, InDoubt, NotDone, OncewardError, TooLarge
 from onceward.functions import is_async
 from onceward.job_options import (
     MERGE_NAMES,
     OPTION_NAMES,
     JobOptions,
-    OptionAttributes,
     SendKeywords,
     job_options,
 )
 from onceward.json_values import decode
 from onceward.keys import Key
+from onceward.output_writer import Chunk, OutputWriter, Progress
 from onceward.quantities import milliseconds
 from onceward.schedule import Claim, Schedule
 from onceward.schedule.children import Family
@@ -46,29 +47,28 @@ from onceward.store.transaction import Transaction
 from onceward.store.user_records import UserTransaction, stored_key
 from onceward.threads import Run
 from onceward.tracing import Trace
-from onceward.work import events
+from onceward.work import events, output
 from onceward.work import steps as steps_part
 from onceward.work.annotations import result_converter
 from onceward.work.asleep import Asleep, AwaitsChildren, AwaitsEvent
 from onceward.work.children import ChildJob, Children, admit_children, children_of
 from onceward.work.inbox import Receipt
+from onceward.work.job_fields import Body, JobFields
 from onceward.work.merging import Merge, merge_of
 from onceward.work.steps import Step, Steps, done_step, result_of
 
 if TYPE_CHECKING:
-    from typing_extensions import TypeVar as DefaultTypeVar
-
     from onceward.work.intake import Intake
-
-    Body = DefaultTypeVar("Body", default=Any)  # `Job` alone is `Job[Any]`
-else:
-    Body = TypeVar("Body")
 
 P = ParamSpec("P")
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 
 _SEND_NAMES = OPTION_NAMES.union(MERGE_NAMES, ("key", "caller", "delay_s", "due_ms"))
+
+
+_STEP: ContextVar[tuple["Job[Any] | None", str]] = ContextVar("onceward_step", default=(None, ""))
+"""The step that runs in this context, and its job."""
 
 
 class SendArguments(TypedDict, total=False):
@@ -80,34 +80,6 @@ class SendArguments(TypedDict, total=False):
     due_ms: int
     trace: Trace
     merge: Merge
-
-
-class JobFields(OptionAttributes, Generic[Body]):
-    """What a handler knows about its job."""
-
-    def __init__(self, claim: Claim, body: Body) -> None:
-        self.id = claim.id
-        """The same for all attempts, so that receivers can deduplicate calls."""
-        self.queue = claim.queue
-        self.body: Body = body
-        self.attempt = claim.attempt
-        """1 for the first."""
-        self.attempts_max = claim.attempts_max
-        """The number of attempts after which a failure is final; 0: no limit."""
-        self.options = claim.options
-        self.caller = claim.caller
-        """The id of the sender: `key:NAME`, `user:NAME` or `app:NAME`; empty: the application."""
-        self.due_ms = claim.due_ms
-        self.created_ms = claim.created_ms
-        self.reason = claim.reason
-        """The error of the previous attempt."""
-        self.token = claim.token
-        self._dedupe = claim.dedupe
-
-    @property
-    def key(self) -> str | None:
-        """The idempotency key; None without one, or if it is too long to be stored."""
-        return self._dedupe.key if self._dedupe else None
 
 
 class Job(JobFields[Body], Generic[Body]):
@@ -131,12 +103,17 @@ class Job(JobFields[Body], Generic[Body]):
         insist: Callable[[], int] = lambda: limits.LEASE_MS_MAX,
         run: Run | None = None,
         batch: bool = False,
+        rounds: int = 0,
     ) -> None:
         """`steps` are already loaded steps; `insist` raises if the lease has ended, and returns its
-        remaining time; `run` has the thread of a plain handler."""
+        remaining time; `run` has the thread of a plain handler; `rounds` is how often the handler
+        has run in this attempt."""
         super().__init__(claim, body)
         self._run_number = claim.number
         self._batch = batch
+        self._rounds = rounds
+        self.output: OutputWriter | None = None
+        """Its progress and its stream, if the handler has reported any."""
         self.steps = {} if steps is None and not claim.stepped else steps
         """The recorded steps; None before they are loaded."""
         self.failure: BaseException | None = None
@@ -151,6 +128,8 @@ class Job(JobFields[Body], Generic[Body]):
         self._run = run
         self.begun: Transaction | None = None
         """The transaction, if the handler has used it."""
+        self._kept: list[str] | None = None
+        """The recorded steps at the first chunk of the stream, whose chunks stay."""
         self._user_tx: UserTransaction | None = None
         self._names: set[str] = set()
         self._reads: set[str] = set()
@@ -345,16 +324,18 @@ class Job(JobFields[Body], Generic[Body]):
             if known is not None and known.done:
                 return result_of(known)
             with tracing.step(name, self.id, self.attempt):
-                if not at_most_once:
-                    self._insist()
-                    started_ms = self._store.clock.now_ms()
-                    return await self._done(name, await self._call(fn, *args), started_ms)
-                if known is not None:
-                    try:
-                        return await self._find_out(name, known, ask)
-                    except NotDone:
-                        pass
-                return await self._once(name, ask, fn, *args)
+                within = _STEP.set((self, name))
+                try:
+                    if not at_most_once:
+                        self._insist()
+                        started_ms = self._store.clock.now_ms()
+                        return await self._done(name, await self._call(fn, *args), started_ms)
+                    if known is not None:
+                        with suppress(NotDone):
+                            return await self._find_out(name, known, ask)
+                    return await self._once(name, ask, fn, *args)
+                finally:
+                    _STEP.reset(within)
 
     @overload
     async def read(self, key: Key) -> Any: ...
@@ -506,6 +487,46 @@ class Job(JobFields[Body], Generic[Body]):
                 raise AwaitsChildren(number)
         return number, family
 
+    async def progress(self, fraction: float, text: str | None = None) -> None:
+        """Report progress, from 0 to 1, with a text for people: `job.progress(0.4, "page 4")`.
+
+        Readers see it in the console, with `App.follow` and in lists of jobs. It does not wait for
+        a commit: at most one value in 0.5 s is stored, and always the last one. It stays stored
+        while the job is retried, until the next attempt reports its own. Raises `BadInput`, and
+        `StaleToken` if this attempt is over.
+        """
+        with self._blamed():
+            self._insist()
+            self._written().progress(fraction, text)
+
+    async def stream(self, chunk: Any) -> None:
+        """Append a chunk to the stream of the job: a text, or any JSON value.
+
+        Readers follow it with `App.follow`, in order, while the job runs and afterwards. Chunks are
+        stored in batches, at the latest before the step or the job ends. If the handler starts
+        again, its first chunk replaces the stream, except for chunks of recorded steps.
+
+        Raises `BadInput`, `TooLarge` if the stream is full, and `StaleToken` if this attempt is
+        over.
+        """
+        with self._blamed():
+            self._insist()
+            if self._kept is None:
+                self._kept = [name for name, step in (await self._load()).items() if step.done]
+            job, step = _STEP.get()
+            await self._written().stream(chunk, step if job is self else "")
+
+    def _written(self) -> OutputWriter:
+        if self.output is None:
+            self.output = OutputWriter(self._write, self._store.clock)
+        return self.output
+
+    async def _write(self, first: int, chunks: list[Chunk], progress: Progress | None) -> int:
+        run = output.Run(self.token, self._rounds, self._kept or ())
+        return await self._store.run(
+            lambda tx: output.report(tx, self._schedule, self.id, run, first, chunks, progress)
+        )
+
     @contextmanager
     def _blamed(self) -> Iterator[None]:
         """Record an exception as the failure of this job only: others of its batch continue."""
@@ -604,6 +625,9 @@ class Job(JobFields[Body], Generic[Body]):
 
     async def _done(self, name: str, result: Any, started_ms: int) -> Any:
         step = done_step(result, started_ms, self._store.clock.now_ms())
+        if self.output is not None:
+            with suppress(TooLarge):  # raised again at the end of the attempt
+                await self.output.flush()  # the step does not run again
         await self._record(name, step)
         return result_of(step)
 

@@ -91,7 +91,7 @@ class Queues:
             most=asked.limit,
             until_ns=store.clock.elapsed_ns() + limits.PAGE_MS * 1_000_000,
         )
-        found = [search.summary(id_, line) for id_, line in page.found]
+        found = await search.summaries(store, page.found)
         return JobPage(found, page.scanned, page.next)
 
     async def failed(self, queue: str, *, after: str = "", limit: int = 100) -> list[FailedJob]:

@@ -1,17 +1,27 @@
-"""Results: waiting for the end of a job."""
+"""Results: waiting for the end of a job, and for its output."""
 
 import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import contextmanager, suppress
 
 import msgspec
 
 from onceward import limits
+from onceward.api.job_output import JobOutput
+from onceward.api.job_updates import JobUpdate, updates_of
 from onceward.api.jobs import ENDED
 from onceward.engine.base import Delete, Put, Record
-from onceward.errors import OncewardError, Unavailable
+from onceward.errors import BadInput, OncewardError, Unavailable
 from onceward.json_values import decode
 from onceward.keys import Key
+from onceward.quantities import is_whole
 from onceward.schedule import Job, Schedule, admit_id, job_key
+from onceward.schedule.records import output_key
 from onceward.store import Store
+from onceward.store.transaction import Transaction
+from onceward.work import output
+
+Read = Callable[[Transaction], Awaitable[JobOutput]]
 
 
 class _AwaitedJob(msgspec.Struct):
@@ -70,6 +80,7 @@ class Results:
         self._store = store
         self._schedule = schedule
         self._waiting: dict[Key, set[_Waiter]] = {}
+        self._watching: dict[Key, set[asyncio.Event]] = {}
         self._polling: asyncio.Task[None] | None = None
         self._closed = False
         self._unhook = store.on_change("job", self._saw)
@@ -104,6 +115,65 @@ class Results:
             if not waiting and self._waiting.get(key) is waiting:
                 del self._waiting[key]
 
+    @contextmanager
+    def _watch(self, *keys: Key) -> Iterator[asyncio.Event]:
+        """An event that is set by local commits which write one of these records of jobs, and when
+        the node stops. Raises `Unavailable` if it has stopped."""
+        self._must_be_open()
+        changed = asyncio.Event()
+        for key in keys:
+            self._watching.setdefault(key, set()).add(changed)
+        try:
+            yield changed
+        finally:
+            for key in keys:
+                watching = self._watching[key]
+                watching.discard(changed)
+                if not watching:
+                    del self._watching[key]
+
+    async def news(self, id_: str, read: Read, after: int, known: str, wait_s: float) -> JobOutput:
+        """The output of a job as soon as a reader does not know it, or its state; at the latest
+        after a time. Local commits notify it; those of other nodes are polled.
+
+        Raises the errors of `read`, and `Unavailable` when the node stops.
+        """
+        admit_id(id_)
+        clock, shared = self._store.clock, self._store.engine.shared
+        pause_s = limits.POLL_RESULT_S if shared else limits.POLL_ALONE_S
+        until_ns = clock.elapsed_ns() + int(wait_s * 1e9)
+        with self._watch(job_key(id_), output_key(id_)) as changed:
+            while True:
+                self._must_be_open()
+                changed.clear()
+                found = await self._store.run(read)
+                left_s = (until_ns - clock.elapsed_ns()) / 1e9
+                if (found.seq, found.state) != (after, known) or found.state in ENDED:
+                    return found
+                if left_s <= 0:
+                    return found
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(min(left_s, pause_s)):
+                        await changed.wait()
+
+    async def follow(self, id_: str, after: int = 0) -> AsyncIterator[JobUpdate]:
+        """The updates of a job from a position until its end. Raises `BadInput`, `NoSuchJob`, and
+        `Unavailable` when the node stops."""
+        if not is_whole(after) or not 0 <= after <= limits.KEY_NUMBER_MAX:
+            raise BadInput(f"after must be the `seq` of an update, or 0, not {after!r}")
+        state = ""
+
+        async def read(tx: Transaction) -> JobOutput:
+            return await output.read(tx, id_, await self._schedule.get(tx, id_), after)
+
+        while True:
+            found = await self.news(id_, read, after, state, limits.WAIT_MS_MAX / 1000)
+            for update in updates_of(found, after, state):
+                yield update
+                if update.kind == "end":
+                    return
+            after, state = found.seq, found.state
+
     def close(self) -> None:
         """End all waits. Idempotent."""
         if not self._closed:
@@ -114,6 +184,9 @@ class Results:
             for waiting in self._waiting.values():
                 for waiter in waiting:
                     waiter.fail(self._stopped())
+            for watching in self._watching.values():
+                for changed in watching:
+                    changed.set()
 
     async def _poll(self) -> None:
         """Look for jobs that ended on other nodes, and for failures of the engine, as long as
@@ -148,6 +221,9 @@ class Results:
         )
 
     def _saw(self, write: Put | Delete) -> None:
+        if write.key in self._watching:
+            for changed in self._watching[write.key]:
+                changed.set()
         waiting = self._waiting.get(write.key)
         if waiting and type(write) is Put and _may_have_ended(write):
             for waiter in waiting:

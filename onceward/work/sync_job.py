@@ -8,7 +8,8 @@ from onceward.schedule import Claim
 from onceward.store.user_records import SyncTransaction
 from onceward.threads import Run
 from onceward.work.children import ChildJob
-from onceward.work.job import Body, Job, JobFields
+from onceward.work.job import Job
+from onceward.work.job_fields import Body, JobFields
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -112,6 +113,8 @@ class SyncJob(JobFields[Body], Generic[Body]):
     send = _Waiting(Job.send)
     reopen = _Waiting(Job.reopen)
     wait_for = _Waiting(Job.wait_for)
+    progress = _Waiting(Job.progress)
+    stream = _Waiting(Job.stream)
 
     def gather(
         self, *children: ChildJob[T], keep: bool = False, return_exceptions: bool = False

@@ -21,6 +21,8 @@ STEPS: list[tuple[str, ...]] = [
     ('messages send-many q {"body":2,"key":"b"} {"body":3,"key":"c"}',),
     ("jobs claim q", "id=jobs.0.id", "token=jobs.0.token"),
     ("jobs extend {id} {token} 60",),
+    ("jobs report {id} {token} --progress 0.5 --text half --chunks 1",),
+    ("jobs output {id}",),
     ("jobs complete {id} {token} --result 5",),
     ("jobs get {id}",),
     ("jobs history {id}",),

@@ -384,3 +384,29 @@ def test_a_link_signs_in_to_the_console_as_the_caller(
     entered = request(server, "POST", "/v1/session", {"link": link})
     assert (entered["name"], entered["grants"]) == ("operator", [{"action": "all"}])
     assert command.json("console")["address"].startswith(f"{place}#enter=")
+
+
+def test_a_job_is_followed_until_it_ends(command: Command, queue: str) -> None:
+    id_ = command.json("send", queue, "1")["id"]
+    [job] = command.json("jobs", "claim", queue, "--wait-s", "5")["jobs"]
+    chunks = ['"Once "', '"upon\\n"', '"a\\u001b["', '{"a": 1}']
+    words = [word for chunk in chunks for word in ("--chunks", chunk)]
+    progress = ("--progress", "0.4", "--text", "page 4 of 10")
+    command.said("jobs", "report", id_, job["token"], *progress, *words)
+    shown = command.said("jobs", "get", id_)
+    assert "40%" in shown
+    assert "page 4 of 10" in shown
+    assert "40%" in command.said("jobs", "list", "--queue", queue)
+    command.said("jobs", "complete", id_, job["token"])
+    found = command.run("jobs", "follow", id_)
+    assert found.returncode == 0
+    assert found.stdout == 'Once upon\na\\x1b[\n{"a":1}\n'
+    assert found.stderr == "40% page 4 of 10\nThe job is succeeded\n"
+    lines = [
+        json.loads(line) for line in command.said("jobs", "follow", id_, "--json").splitlines()
+    ]
+    assert [line["kind"] for line in lines] == ["progress", *["chunk"] * 4, "end"]
+    found = command.run("jobs", "follow", id_, "--after", str(lines[-3]["seq"]))
+    assert found.stdout == '{"a":1}\n'
+    line, code = command.refused("jobs", "follow", "x")
+    assert (line.endswith("[no_such_job]"), code) == (True, 2)

@@ -22,6 +22,7 @@ CALLS = {
 # Written by hand, on top of the operations.
 ADDED = {
     *(
+        "jobs.follow",
         "jobs.result",
         "jobs.wait",
         "locks.hold",

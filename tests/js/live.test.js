@@ -551,7 +551,7 @@ test("each operation is a method with a declaration, and the other way round", (
     noun,
     [...body.matchAll(/^    (\w+)\(/gm)].map(([, verb]) => verb),
   ]);
-  const more = { jobs: ["wait"], queues: ["redriveAll", "purgeAll"], locks: ["hold"], tables: ["follow"] };
+  const more = { jobs: ["wait", "follow"], queues: ["redriveAll", "purgeAll"], locks: ["hold"], tables: ["follow"] };
   const found = Object.entries(client).filter(([, value]) => Object.values(value).some((one) => typeof one === "function"));
   assert.deepEqual(
     found.map(([noun, verbs]) => [noun, Object.keys(verbs)]),

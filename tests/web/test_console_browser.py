@@ -330,6 +330,36 @@ def test_a_job_shows_its_timeline_and_its_children_by_state(console: Console) ->
         bars.get_by_text("Step “resize”").wait_for()
 
 
+def test_the_progress_and_the_stream_of_a_job_are_shown_while_it_runs(console: Console) -> None:
+    console.post("inbox/novels", {"key": "novel-7", "body": 1})
+    [job] = console.post("queues/novels/claim", {"wait_ms": 5_000})["jobs"]
+    path, token = f"jobs/{job['id']}", {"token": job["token"]}
+    report = {"progress": 0.4, "text": "page 4", "chunks": ["Once ", MARKUP, {"a": 1}]}
+    console.post(f"{path}/output", {**token, **report})
+    with console.visit("422") as page:
+        console.open(page, path, "novel-7")
+        page.locator(".facts").get_by_text("40% page 4").wait_for()
+        bar = page.get_by_label("Progress", exact=True)
+        assert bar.evaluate("bar => bar.position") == 0.4
+        stream = page.get_by_label("Stream", exact=True)
+        assert stream.inner_text() == f'Once {MARKUP}{{\n  "a": 1\n}}\n'
+        for size, scheme in product((DESKTOP, PHONE), ("light", "dark")):
+            page.set_viewport_size(size)
+            page.emulate_media(color_scheme=scheme)
+            assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
+            assert grievances(page) == []
+        console.post(f"{path}/output", {**token, "progress": 0.5, "chunks": ["more"], "first": 3})
+        page.locator(".facts").get_by_text("50%").wait_for()
+        stream.filter(has_text=re.compile(r"\}\s*more$")).wait_for()
+        console.post(f"{path}/fail", {**token, "reason": "no ink", "retry_after_ms": 0})
+        [job] = console.post("queues/novels/claim", {"wait_ms": 5_000})["jobs"]
+        console.post(f"{path}/output", {"token": job["token"], "chunks": ["again"]})
+        stream.filter(has_text=re.compile("^again$")).wait_for()
+        console.open(page, "queues/novels", "novels")
+        page.get_by_role("row").filter(has_text="novel-7").get_by_text("50%").wait_for()
+        console.post(f"{path}/complete", {"token": job["token"]})
+
+
 def test_a_queue_is_paused_and_goes_on(console: Console) -> None:
     with console.visit() as page:
         console.open(page, "queues/parcels", "parcels")

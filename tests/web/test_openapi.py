@@ -25,6 +25,7 @@ OPERATIONS = {
 DEFINED = {
     *("POST /v1/inbox/{queue}", "POST /v1/inbox/{queue}/batch", "POST /v1/queues/{queue}/claim"),
     *("POST /v1/jobs/{id}/complete", "POST /v1/jobs/{id}/fail", "POST /v1/jobs/{id}/extend"),
+    *("POST /v1/jobs/{id}/output", "GET /v1/jobs/{id}/output"),
     *("GET /v1/jobs/count", "GET /v1/jobs/{id}/children", "POST /v1/jobs/{id}/events"),
     "GET /v1/jobs/{id}/children/count",
     *("GET /v1/jobs/{id}", "DELETE /v1/jobs/{id}", "POST /v1/jobs/{id}/retry"),

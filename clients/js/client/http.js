@@ -3,6 +3,7 @@
 import { namespaces } from "./calls.js";
 import { Live } from "./live.js";
 import { ENDED } from "./operations.js";
+import { follow } from "./output.js";
 import { LivePlace } from "./place.js";
 import { Transport, milliseconds, problem } from "./transport.js";
 import { fault } from "./values.js";
@@ -16,10 +17,11 @@ export class Client extends Transport {
     super(url, options);
     const { jobs, queues, locks, tables } = Object.assign(this, namespaces(this));
     jobs.wait = (id, options) => wait(jobs, id, options);
+    jobs.follow = (id, options) => follow(jobs, id, options);
     queues.redriveAll = (queue, options) => pages(queues.redrive, queue, options);
     queues.purgeAll = (queue, options) => pages(queues.purge, queue, options);
     locks.hold = (names, body, options) => hold(locks, [names].flat(), body, options);
-    tables.follow = (id, live, options) => follow(tables, id, live, options);
+    tables.follow = (id, live, options) => followTable(tables, id, live, options);
   }
 
   live({ token } = {}) {
@@ -81,7 +83,7 @@ async function hold(locks, names, body, { leaseS = 30, ...options } = {}) {
   }
 }
 
-async function follow(tables, id, live, options = {}) {
+async function followTable(tables, id, live, options = {}) {
   const room = await live.join(`table:${id}`);
   const place = await tables.join(id, { user: live.user, ...options });
   return new LivePlace(tables, room, place);

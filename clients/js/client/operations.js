@@ -12,6 +12,8 @@ export const OPERATIONS = {
   "jobs.get": ["GET", "/v1/jobs/{id}", "?waitS", { opaque: "body result" }],
   "jobs.cancel": ["DELETE", "/v1/jobs/{id}", ""],
   "jobs.retry": ["POST", "/v1/jobs/{id}/retry", "key", { fills: "key", done: "not_failed" }],
+  "jobs.report": ["POST", "/v1/jobs/{id}/output", "!token progress text chunks first", { returns: "bytes" }],
+  "jobs.output": ["GET", "/v1/jobs/{id}/output", "?after ?state ?waitS", { opaque: "chunks.value result" }],
   "jobs.emit": ["POST", "/v1/jobs/{id}/events", "!event value key", { fills: "key" }],
   "jobs.children": ["GET", "/v1/jobs/{id}/children", "?after ?limit ?state", { pages: "children after" }],
   "jobs.countChildren": ["GET", "/v1/jobs/{id}/children/count", "", { opaque: "states" }],

@@ -1,5 +1,6 @@
 // A worker over HTTP: claims jobs, runs a handler on them, and reports the outcome.
 
+import { Output } from "./output.js";
 import { milliseconds, sleep } from "./transport.js";
 import { AWAY_MS, refuse } from "./values.js";
 
@@ -90,19 +91,26 @@ export class Worker {
     const jobs = this.#jobs;
     const { leaseS } = this.#options;
     const lease = keep(begun, leaseS, () => jobs.extend(id, token, leaseS));
+    const output = new Output((values) => jobs.report(id, token, values));
+    const job = {
+      ...{ id, token, ...claim },
+      progress: (fraction, text) => output.progress(fraction, text),
+      stream: (chunk) => output.stream(chunk),
+    };
     try {
-      const end = await this.#outcome({ id, token, ...claim }, lease.signal);
+      const end = await this.#outcome(job, lease.signal, output);
       if (!lease.signal.aborted) await end();
     } catch (error) {
       // The lease ends, and the job is attempted again.
       console.warn(`job ${id}: ${error.message}`);
     } finally {
+      output.close();
       lease.end();
     }
   }
 
   // Runs the handler; returns a function that reports the outcome.
-  async #outcome(claim, signal) {
+  async #outcome(claim, signal, output) {
     const jobs = this.#jobs;
     const { id, token } = claim;
     const fail = (error) =>
@@ -113,6 +121,7 @@ export class Worker {
       });
     try {
       const result = await this.#handler(claim, signal);
+      await output.flush();
       return () =>
         jobs.complete(id, token, { result: result ?? null }).catch((error) => {
           // A result that is too large or not JSON is an error of the handler.
@@ -120,6 +129,8 @@ export class Worker {
           return fail(error);
         });
     } catch (error) {
+      await output.flush().catch(() => {}); // the attempt fails in any case
+      if (/stale_token|no_such_job/.test(error?.code)) throw error;
       return () => fail(error);
     }
   }

@@ -1,14 +1,15 @@
 """Client methods for jobs, from `onceward.api.jobs`. Written by `make generate`."""
 
 import builtins
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from typing import Any, Literal
 
 from msgspec import UNSET, UnsetType
 
 from onceward.api import jobs as api
-from onceward.api.arguments import in_ms
+from onceward.api.arguments import as_list, in_ms
 from onceward.api.job_history import JobChild, JobChildCounts
+from onceward.api.job_output import JobOutput, ReadOutput, ReportOutput
 from onceward.api.messages import Wait
 from onceward.client.operations.base import Operations
 
@@ -144,6 +145,60 @@ class JobsOperations(Operations):
         Raises `NoSuchJob`, `NotFailed`.
         """
         return await self._transport.run(api.RETRY, id, body=api.RetryJob(key=key))
+
+    async def report(
+        self,
+        id: str,
+        token: str,
+        *,
+        progress: float | None = None,
+        text: str = "",
+        chunks: Sequence[Any] = (),
+        first: int = 0,
+    ) -> int:
+        """Report progress and output of a running job.
+
+        - `id`: The id of the job.
+        - `token`: The token of the claimed job.
+        - `progress`: The progress, 0 to 1. By default, it stays as it is.
+        - `text`: What the job does at the moment, for people; with `progress`.
+        - `chunks`: Chunks to append to the stream of the job: any JSON values.
+        - `first`: How many chunks this attempt has sent before. A repeated request appends chunks
+          once.
+
+        Raises `NoSuchJob`, `StaleToken`, `BadInput` (stream_full, value_too_large).
+        """
+        return (
+            await self._transport.run(
+                api.REPORT,
+                id,
+                body=ReportOutput(
+                    token=token,
+                    progress=progress,
+                    text=text,
+                    chunks=as_list("chunks", chunks),
+                    first=first,
+                ),
+            )
+        ).bytes
+
+    async def output(
+        self, id: str, *, after: int = 0, state: str = "", wait_s: float = 0.0
+    ) -> JobOutput:
+        """Read progress and output of a job, or wait for news.
+
+        - `id`: The id of the job.
+        - `after`: The position of the reader: `seq` of the answer before; 0: the beginning.
+        - `state`: The state that the reader knows. Another one is news.
+        - `wait_s`: How long to wait for news.
+
+        Raises `NoSuchJob`.
+        """
+        return await self._transport.run(
+            api.OUTPUT,
+            id,
+            query=ReadOutput(after=after, state=state, wait_ms=in_ms("wait_s", wait_s)),
+        )
 
     async def emit(
         self, id: str, event: str, *, value: Any = None, key: str = ""

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from functools import partial
 from types import TracebackType
 from typing import Any, Literal, Self, Unpack, overload
 
 from onceward import engine as engines
 from onceward import limits
+from onceward.api.job_updates import JobUpdate
 from onceward.api.queues import QueueKeywords
 from onceward.app import App as AsyncApp
 from onceward.app import T
@@ -284,6 +285,10 @@ class App(Root[AsyncApp]):
     def result(self, id_: str, type: Any = None, *, timeout_s: float | None = None) -> Any:
         """Wait for the end of a job, and return its result."""
         return self._portal.run(self._target.result(id_, type, timeout_s=timeout_s))
+
+    def follow(self, id_: str, *, after: int = 0) -> Iterator[JobUpdate]:
+        """Follow a job until it ends: its states, its progress, and the chunks of its stream."""
+        return self._portal.iterate(self._target.follow(id_, after=after))
 
     def cancel(
         self,

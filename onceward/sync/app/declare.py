@@ -5,7 +5,8 @@ from typing import Any, Protocol, overload
 
 from onceward.sync.handlers import HandlerFunction
 from onceward.work.handlers import Batch, Result
-from onceward.work.job import Body, Job
+from onceward.work.job import Job
+from onceward.work.job_fields import Body
 from onceward.work.sync_job import SyncJob
 
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import builtins
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Literal, overload
 
 from msgspec import UNSET, UnsetType
 
 from onceward.api import jobs as api
 from onceward.api.job_history import JobChild, JobChildCounts
+from onceward.api.job_output import JobOutput
+from onceward.api.job_updates import JobUpdate
 from onceward.api.jobs import Job
 from onceward.client.jobs import Jobs as AsyncJobs
 from onceward.client.jobs import T
@@ -22,6 +24,10 @@ class Jobs(Facade[AsyncJobs]):
     def wait(self, id: str, timeout_s: float | None = None) -> Job:
         """Wait until a job has ended."""
         return self._portal.run(self._target.wait(id, timeout_s))
+
+    def follow(self, id: str, *, after: int = 0) -> Iterator[JobUpdate]:
+        """Follow a job until it ends: its states, its progress, and the chunks of its stream."""
+        return self._portal.iterate(self._target.follow(id, after=after))
 
     @overload
     def result(self, id: str, *, timeout_s: float | None = None) -> Any: ...
@@ -90,6 +96,25 @@ class Jobs(Facade[AsyncJobs]):
     def retry(self, id: str, *, key: str = "") -> api.JobOutcome:
         """Retry a failed job."""
         return self._portal.run(self._target.retry(id, key=key))
+
+    def report(
+        self,
+        id: str,
+        token: str,
+        *,
+        progress: float | None = None,
+        text: str = "",
+        chunks: Sequence[Any] = (),
+        first: int = 0,
+    ) -> int:
+        """Report progress and output of a running job."""
+        return self._portal.run(
+            self._target.report(id, token, progress=progress, text=text, chunks=chunks, first=first)
+        )
+
+    def output(self, id: str, *, after: int = 0, state: str = "", wait_s: float = 0.0) -> JobOutput:
+        """Read progress and output of a job, or wait for news."""
+        return self._portal.run(self._target.output(id, after=after, state=state, wait_s=wait_s))
 
     def emit(self, id: str, event: str, *, value: Any = None, key: str = "") -> api.JobOutcome:
         """Send an event to a job."""

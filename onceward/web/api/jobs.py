@@ -17,6 +17,7 @@ from onceward.api.job_history import (
     JobSettlement,
     JobStep,
 )
+from onceward.api.job_output import JobOutput, ReadOutput, ReportOutput, StoredOutput
 from onceward.api.messages import Wait
 from onceward.callers import Caller
 from onceward.errors import BadInput, NoSuchJob
@@ -24,6 +25,7 @@ from onceward.job_options import shown_options
 from onceward.observe import children, search
 from onceward.observe.search import Line
 from onceward.observe.timeline import timeline
+from onceward.output_writer import Chunk, admit_progress, size_of
 from onceward.reasons import traceback_text
 from onceward.schedule import (
     COMPLETE_WRITES,
@@ -41,11 +43,12 @@ from onceward.store import Transaction
 from onceward.tracing import Trace
 from onceward.web.calls import Call, binder
 from onceward.web.routes import Route
-from onceward.work import events, steps
+from onceward.work import events, output, steps
 from onceward.work.failures import hidden
 from onceward.work.inbox import admit_key, dedupe_key
 from onceward.work.internal_queues import may_enter
 from onceward.work.job import later_ms
+from onceward.work.output import NONE_REPORTED, Reported, Run, reported_of
 
 _NULL = Raw(b"null")
 
@@ -60,7 +63,7 @@ def shown_result(state: str, result: Any) -> Any:
     return _NULL if result is None else result
 
 
-def view(id_: str, job: Job) -> api.Job:
+def view(id_: str, job: Job, reported: Reported = NONE_REPORTED) -> api.Job:
     """The response about a job."""
     return api.Job(
         id_,
@@ -77,6 +80,8 @@ def view(id_: str, job: Job) -> api.Job:
         job.worker,
         job.waits,
         job.parent.id if job.parent is not None else "",
+        reported.progress,
+        reported.text,
         [JobAttempt(**asdict(attempt)) for attempt in job.history],
         [msgspec.convert(one, JobSettlement, from_attributes=True) for one in job.settled],
         _changes(job),
@@ -171,7 +176,9 @@ async def get(call: Call, id_: str, asked: Wait) -> api.Job:
     job = await call.app.store.run(lambda tx: _visible(call, tx, id_))
     if asked.wait_ms and not job.ended_ms:
         job = await call.patiently(call.app.wait(id_, asked.wait_ms / 1000)) or job
-    return view(id_, job)
+    if not job.output:
+        return view(id_, job)
+    return view(id_, job, await call.app.store.run(lambda tx: reported_of(tx, id_, job)))
 
 
 @answers(api.CANCEL)
@@ -197,6 +204,32 @@ async def retry(call: Call, id_: str, asked: api.RetryJob) -> api.JobOutcome:
         return api.JobOutcome(id_, (await schedule.get(tx, id_)).state, held)
 
     return await call.app.store.run(fn)
+
+
+@answers(api.REPORT)
+async def report(call: Call, id_: str, asked: ReportOutput) -> StoredOutput:
+    progress = None if asked.progress is None else admit_progress(asked.progress, asked.text)
+    chunks = [Chunk(one, "") for one in asked.chunks]
+    for one in asked.chunks:
+        size_of(one)
+
+    async def fn(tx: Transaction) -> int:
+        await _workable(call, tx, id_)
+        schedule, run = call.app.node.schedule, Run(asked.token)
+        return await output.report(tx, schedule, id_, run, asked.first, chunks, progress)
+
+    return StoredOutput(await call.app.store.run(fn))
+
+
+@answers(api.OUTPUT)
+async def read_output(call: Call, id_: str, asked: ReadOutput) -> JobOutput:
+    async def fn(tx: Transaction) -> JobOutput:
+        return await output.read(tx, id_, await _visible(call, tx, id_), asked.after)
+
+    wait_s = asked.wait_ms / 1000
+    reading = call.app.results.news(id_, fn, asked.after, asked.state, wait_s)
+    found = await (call.patiently(reading) if asked.wait_ms else reading)
+    return found if found is not None else await call.app.store.run(fn)
 
 
 @answers(api.EMIT)
@@ -268,7 +301,7 @@ async def list_(call: Call, asked: api.FindJobs) -> api.JobPage:
         return asked.fits(id_, line)
 
     page = await _newest(call, fits, before, asked.limit)
-    found = [search.summary(id_, line) for id_, line in page.found]
+    found = await search.summaries(call.app.store, page.found)
     return api.JobPage(found, scanned, call.seal(page.next))
 
 
@@ -301,7 +334,10 @@ async def history(call: Call, id_: str) -> api.JobHistory:
         if job.dedupe is not None:
             known = await tx.get((job.dedupe.partition, job.dedupe.sort), Accepted)
         differences = known.differences if known else 0
-        shown = api.JobHistory(view(id_, job), job.caller, until_ms, differences, [], None, [])
+        reported = await reported_of(tx, id_, job)
+        shown = api.JobHistory(
+            view(id_, job, reported), job.caller, until_ms, differences, [], None, []
+        )
         recorded: steps.Steps = {}
         if _works(call, job.queue):
             # Steps and external calls are shown only to workers and operators, not to every sender.
@@ -415,23 +451,21 @@ async def _by_key(call: Call, key: str, asked: api.FindJobs) -> api.JobPage:
     if "\x00" in key:
         raise BadInput(f"the idempotency key {key[:100]!a} contains NUL; remove it", code="bad_key")
     places = [dedupe_key(name, sender, key) for name in queues for sender in sorted(senders)]
-    found: list[api.JobSummary] = []
+    found: list[tuple[str, Line]] = []
     for first in range(0, min(len(places), limits.LIST_MAX), limits.PAGE_JOBS):
         some = places[first : first + limits.PAGE_JOBS]
 
-        async def fn(tx: Transaction, some: list[tuple[str, str]] = some) -> list[api.JobSummary]:
+        async def fn(tx: Transaction, some: list[tuple[str, str]] = some) -> list[tuple[str, Line]]:
             known = [one for one in await tx.get_many(some, Accepted) if one is not None]
             jobs = await tx.get_many([job_key(one.id) for one in known], Line)
             pairs = zip(known, jobs, strict=True)
             return [
-                search.summary(one.id, job)
-                for one, job in pairs
-                if job is not None and asked.fits(one.id, job)
+                (one.id, job) for one, job in pairs if job is not None and asked.fits(one.id, job)
             ]
 
         found += await app.store.run(fn)
-    found.sort(key=lambda job: job.id, reverse=True)
-    return api.JobPage(found, len(found), None)
+    found.sort(key=lambda job: job[0], reverse=True)
+    return api.JobPage(await search.summaries(app.store, found), len(found), None)
 
 
 def _step(name: str, step: steps.Step) -> JobStep:

@@ -1,10 +1,10 @@
 // One job: its message, attempts, steps and effects.
 
-import { get, part, post, remove, repeat } from "./api.js";
+import { get, part, post, query, remove, repeat } from "./api.js";
 import { children as childrenOf } from "./children.js";
 import { ask, doing, h, put, tell } from "./dom.js";
 import { count, exactly, plural, pretty, span } from "./format.js";
-import { OPTIONS, STATES, chip } from "./joblist.js";
+import { OPTIONS, STATES, chip, progressOf } from "./joblist.js";
 import { timeline } from "./timeline.js";
 
 // Later times mean "no limit".
@@ -16,6 +16,8 @@ export function page({ rest: [id], trouble }) {
   const title = h("h1", { tabindex: "-1" }, `…${id.slice(-10)}`), state = h("span"), tools = h("div.row");
   const facts = h("dl.facts"), line = h("ol.story"), settle = h("div"), values = h("div.values");
   const event = h("div"), children = childrenOf(path, () => live.now()), bars = timeline(), waits = h("dd");
+  const stream = h("pre", { tabindex: "0", "aria-label": "Stream" }), output = h("section", { hidden: true }, h("h2", "Stream"), stream);
+  let position = 0, complete = false;
   const wrong = h("p.wrong", { role: "alert" });
   let before = "";
 
@@ -30,6 +32,7 @@ export function page({ rest: [id], trouble }) {
       return;
     }
     await children.refresh(story.job);
+    await drawStream(story.job);
     put(waits, awaited(story.job, children.left()));
     bars.update(story);
     const text = JSON.stringify(story);
@@ -37,6 +40,20 @@ export function page({ rest: [id], trouble }) {
     before = text;
     draw(story);
   }, 1000, trouble);
+
+  /** The stream of a job, as far as it was not read before. */
+  async function drawStream(job) {
+    const ended = ENDED.includes(job.state);
+    for (let more = !(ended && complete); more;) {
+      const found = await get(query(`${path}/output`, { after: position || "" }));
+      if (found.restarted) stream.replaceChildren();
+      stream.append(...found.chunks.map(({ value }) => (typeof value === "string" ? value : `${pretty(value)}\n`)));
+      position = found.seq;
+      more = found.more;
+    }
+    complete = ended;
+    output.hidden = !stream.hasChildNodes();
+  }
 
   function draw(story) {
     const job = story.job;
@@ -51,6 +68,7 @@ export function page({ rest: [id], trouble }) {
       ["Waits for", awaited(job) ? waits : null],
       ["Key", job.key], ...OPTIONS.map(([name, text]) => [name, text(job)]),
       ["Attempts", job.attempts_max ? `${job.attempt} of at most ${job.attempts_max}` : String(job.attempt)],
+      ["Progress", typeof job.progress === "number" ? h("span", h("progress", { max: "1", value: job.progress, "aria-label": "Progress" }), ` ${progressOf(job)}`) : null],
       ["Duplicates with another body", story.differences ? plural(story.differences, "time") : null],
     ].filter(([, value]) => value).map(([name, value]) => h("div", h("dt", name), value instanceof HTMLElement && value.tagName === "DD" ? value : h("dd", value))));
     tools.replaceChildren(...actions(job));
@@ -110,7 +128,7 @@ export function page({ rest: [id], trouble }) {
 
   const element = h("div.page", h("p.trail", h("a", { href: "#/queues" }, "Queues")),
     h("div.head", title, state, tools), wrong,
-    h("div.two", h("div", facts, event, settle, bars.element, children.element, h("h2", "History"), line), values));
+    h("div.two", h("div", facts, event, settle, output, bars.element, children.element, h("h2", "History"), line), values));
   return { title: "Job", element, stop: () => live.stop() };
 }
 

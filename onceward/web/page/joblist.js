@@ -21,6 +21,10 @@ export function chip(state) {
   return element;
 }
 
+/** The progress of a job as text: "40% page 4". */
+export const progressOf = (job) =>
+  typeof job.progress === "number" ? `${Math.floor(job.progress * 100)}% ${job.progress_text ?? ""}`.trim() : "";
+
 /** The name of a job: its key, or the end of its id. */
 export const nameOf = (job) => job.key ?? `…${job.id.slice(-10)}`;
 
@@ -40,9 +44,12 @@ export function jobTable(label, { queue = true } = {}) {
     }) },
     ...(queue ? [{ name: "Queue", show: (job) => job.queue }] : []),
     { name: "State", update: once((cell, job) => {
-      const label = chip(job.state);
-      cell.append(label);
-      return (now) => label.change(now.state);
+      const label = chip(job.state), progress = h("span.faint");
+      cell.append(label, " ", progress);
+      return (now) => {
+        label.change(now.state);
+        put(progress, now.state === "succeeded" ? "" : progressOf(now));
+      };
     }) },
     { name: "Sent", kind: "number", show: (job) => time(job.created_ms) },
     { name: "Attempt", kind: "number", show: (job) => (job.attempts_max ? `${job.attempt} of ${job.attempts_max}` : job.attempt) },
