@@ -19,6 +19,7 @@ from onceward.job_options import (
     job_options,
 )
 from onceward.json_values import encode
+from onceward.keys import admit_text
 from onceward.quantities import milliseconds
 from onceward.schedule import admit_job
 from onceward.sql.connections import Kind, kind_of, lacks_tables
@@ -150,7 +151,8 @@ def _statement(
     arguments(row)
     dialect = kind.dialect(connection)
     if dialect == "postgresql":
-        for what, text in (("body", row.body), ("key", key), ("order key", order_key)):
+        texts = {"body": row.body, "key": key, "order key": order_key, "options": row.options}
+        for what, text in texts.items():
             if text is not None and ("\0" in text or "\\u0000" in text.replace("\\\\", "")):
                 raise BadInput(
                     f"PostgreSQL cannot store NUL characters; remove those in the {what}"
@@ -194,6 +196,7 @@ def arguments(row: Row) -> tuple[str, Any, dict[str, Any]]:
     admit_job(row.queue, body, options, found.get("due_ms", 0))
     if row.key is not None:
         admit_key(row.key, "")
+        admit_text(row.key, "an idempotency key")
     return row.queue, body, found
 
 

@@ -22,6 +22,7 @@ from onceward.sql.schema import statements
 T = TypeVar("T")
 
 _TEXT_MAX: Final = limits.OUTBOX_TEXT_MAX + 1
+_NAME_MAX: Final = limits.DEDUPE_KEY_BYTES_MAX + 1
 """Longer texts are cut, so that rows of any size fit into memory. They are refused later."""
 
 Removal = tuple[int, str, str | None]
@@ -67,6 +68,13 @@ def source_of(url: str, woken: Callable[[], None] | None = None) -> Source:
     )
 
 
+# `substr` alone would cut text at a NUL character.
+_LITE_NAME: Final = (
+    f"CASE WHEN length(CAST({{0}} AS BLOB)) > {_NAME_MAX} THEN substr({{0}}, 1, {_NAME_MAX}) "
+    "ELSE {0} END"
+)
+
+
 class SqliteSource:
     """An SQLite database, used in a thread of its own: its writers wait for each other."""
 
@@ -79,9 +87,12 @@ class SqliteSource:
 
     async def read(self, without: Collection[str], limit: int) -> list[Row]:
         names = ", ".join("?" * len(without))
+        queue, key, order_key = (
+            _LITE_NAME.format(column) for column in ("queue", "key", "order_key")
+        )
         query = (
-            "SELECT id, CAST(message AS BLOB), queue, "  # noqa: S608
-            f"substr(CAST(body AS TEXT), 1, {_TEXT_MAX}), key, order_key, "
+            f"SELECT id, CAST(message AS BLOB), {queue}, "  # noqa: S608
+            f"substr(CAST(body AS TEXT), 1, {_TEXT_MAX}), {key}, {order_key}, "
             f"substr(CAST(options AS TEXT), 1, {_TEXT_MAX}), created_ms "
             f"FROM onceward_outbox WHERE queue NOT IN ({names}) ORDER BY id LIMIT ?"
         )
@@ -163,7 +174,8 @@ def _file(path: str) -> tuple[int, int] | None:
 
 
 _READ: Final = """
-SELECT id, message::text, queue, left(body::text, {text_max}), key, order_key,
+SELECT id, message::text, left(queue, {name_max}), left(body::text, {text_max}),
+    left(key, {name_max}), left(order_key, {name_max}),
     left(options::text, {text_max}),
     CASE WHEN isfinite(created_at) THEN (extract(epoch FROM created_at) * 1000)::bigint ELSE 0 END
 FROM {schema}onceward_outbox WHERE queue <> ALL ($1::text[]) ORDER BY id LIMIT $2
@@ -193,7 +205,7 @@ class PostgresSource:
         parts = urlsplit(url)
         self._dsn, schema = address_of(url, schema)
         self._schema = f"{schema}." if schema else ""
-        self._read = _READ.format(schema=self._schema, text_max=_TEXT_MAX)
+        self._read = _READ.format(schema=self._schema, text_max=_TEXT_MAX, name_max=_NAME_MAX)
         self.name = f"{parts.netloc.rpartition('@')[2]}{parts.path}{schema and f' {schema}'}"
         self._woken = woken
         self._connection: Any = None

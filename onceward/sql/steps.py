@@ -9,6 +9,7 @@ commit, the lease is compared with the clock of that database.
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Generator, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, TypeVar
@@ -60,6 +61,10 @@ _AUTOCOMMIT: Final = (
 )
 
 
+_running: ContextVar[str] = ContextVar("onceward_sql_step", default="")
+"""The job whose SQL step runs in this task or thread."""
+
+
 @dataclass(slots=True)
 class SqlStep:
     """One run of a SQL step."""
@@ -90,6 +95,18 @@ class SqlStep:
         """The result of the step, as plain JSON. Raises the errors of the function and of the
         driver, `StaleToken` and `BadInput`."""
         kind = database_of(self.database)
+        if _running.get() == self.job:
+            raise BadInput(
+                f"the SQL step {self.name!r} was called inside of another one of its job, and "
+                "would wait for it; run one after the other"
+            )
+        context = _running.set(self.job)
+        try:
+            return await self._outcome(kind)
+        finally:
+            _running.reset(context)
+
+    async def _outcome(self, kind: Database) -> Any:
         try:
             text = await self._run(kind, look_only=False)
         except Exception as error:

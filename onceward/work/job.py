@@ -292,6 +292,8 @@ class Job(JobFields[Body], Generic[Body]):
         name = getattr(fn, "__qualname__", "<lambda>") if name is None else name
         if "<lambda>" in str(name):
             raise BadInput("a SQL step with a lambda needs a name; pass name=…")
+        if "\0" in str(name):
+            raise BadInput(f"the name of a SQL step has a NUL character: {name!r:.100}; remove it")
         database_of(database)
         kept_ms = self._schedule.settings(self.queue).key_retention_ms
         kept_ms = limits.RETENTION_MS_MAX if kept_ms is None else kept_ms

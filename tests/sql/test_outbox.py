@@ -204,7 +204,39 @@ async def test_large_bodies_fit_into_memory_and_into_commits(shop: str, file: st
         assert size == 3_000_002
 
 
-@pytest.mark.parametrize("values", [{"body": ["\0"]}, {"key": "a\0"}, {"order_key": "\0"}])
+async def test_names_of_rows_that_are_too_long_are_not_read_completely(
+    shop: str, file: str
+) -> None:
+    for url in (shop, file):
+        text = "x" * 2_000_000
+        for row in (f"'{text}', NULL, NULL", f"'q', '{text}', NULL", f"'q', NULL, '{text}'"):
+            run(url, f"INSERT INTO onceward_outbox (queue, key, order_key) VALUES ({row})")
+        source = source_of(url)
+        rows = await source.read((), 9)
+        await source.close()
+        assert max(len(text or "") for row in rows for text in row[2:6]) == 2_049
+        run(url, "INSERT INTO onceward_outbox (queue) VALUES ('q')")
+        assert await accepted(url, 1) == [None]
+        reasons = run(url, "SELECT reason FROM onceward_outbox_failed ORDER BY reason")
+        words = ["a queue name must have", "an idempotency key has", "an order key has"]
+        assert all(word in str(reason) for word, (reason,) in zip(words, reasons, strict=True))
+        lengths = "length(queue) + coalesce(length(key), 0) + coalesce(length(order_key), 0)"
+        query = f"SELECT min({lengths}) >= 2000000 FROM onceward_outbox_failed"
+        assert run(url, query)[0][0]  # they are stored as they were
+
+
+@pytest.mark.parametrize("name", ["key", "order_key", "limit_key"])
+async def test_lone_surrogates_are_refused(name: str, file: str) -> None:
+    options: dict[str, Any] = {name: "\ud800"}
+    database = sqlite3.connect(file.removeprefix("sqlite:///"))
+    with pytest.raises(BadInput, match="surrogates"):
+        sql.enqueue(database, "q", 1, **options)
+    database.close()
+
+
+@pytest.mark.parametrize(
+    "values", [{"body": ["\0"]}, {"key": "a\0"}, {"order_key": "\0"}, {"limit_key": "\0"}]
+)
 async def test_nul_characters_are_refused_before_postgres_does(
     values: dict[str, Any], shop: str, file: str
 ) -> None:

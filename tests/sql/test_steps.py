@@ -471,6 +471,31 @@ async def test_arguments_are_checked_before_the_step(arguments: Any, words: str)
     assert words in job.reason
 
 
+async def test_a_name_with_a_nul_character_is_refused(file: str) -> None:
+    app = onceward.App("memory://")
+
+    @app.handler("q", attempts_max=1)
+    async def work(job: onceward.Job) -> None:
+        await job.sql_step(file, insert_now, "x", name="a\0")
+
+    async with app, asyncio.timeout(WAIT_S):
+        job = await app.wait((await app.send("q", 1)).id)
+    assert "has a NUL character: 'a\\x00'; remove it" in job.reason
+
+
+async def test_a_step_inside_of_another_one_is_refused(shop: str) -> None:
+    """It would wait for the lock of the other one. Steps at the same time wait for each other."""
+
+    async def outer(connection: Any) -> Any:
+        return await step(shop, insert, "inner", name="inner")
+
+    with pytest.raises(onceward.BadInput, match="'inner' was called inside of another one"):
+        await step(shop, outer, name="outer")
+    names = ["a", "b", "c"]
+    assert await asyncio.gather(*[step(shop, insert, name, name=name) for name in names]) == names
+    assert sorted(map(str, paid(shop))) == names
+
+
 @PLACES
 async def test_records_are_kept_until_the_job_is_gone_and_then_a_while(
     place: str, fn: Any, request: pytest.FixtureRequest

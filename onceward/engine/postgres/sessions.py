@@ -18,8 +18,17 @@ from onceward.engine.postgres.commits import CommitLink, Commits, LostBatch, Tic
 from onceward.engine.postgres.link import Links, Lost, Rejected
 from onceward.errors import BadInput, Conflict, OutcomeUnknown, Unavailable
 
-_BEGIN: Final = f"""
-BEGIN ISOLATION LEVEL READ COMMITTED;
+# Settings, roles, temporary tables and locks that statements of an earlier transaction have left.
+_RESET: Final = """
+RESET SESSION AUTHORIZATION;
+RESET ALL;
+SET application_name = 'onceward session';
+CLOSE ALL;
+UNLISTEN *;
+DISCARD TEMP;
+SELECT pg_advisory_unlock_all();
+"""
+_BEGUN: Final = f"""
 SELECT set_config('idle_in_transaction_session_timeout', '{limits.SESSION_IDLE_MS}', true),
     set_config('onceward.session', '{{mark}}', true);
 """
@@ -30,10 +39,12 @@ SELECT current_setting('onceward.session', true), set_config('enable_seqscan', '
     set_config('enable_hashjoin', 'off', true), set_config('enable_mergejoin', 'off', true),
     set_config('enable_bitmapscan', 'off', true), set_config('jit', 'off', true),
     set_config('plan_cache_mode', 'force_generic_plan', true),
-    set_config('lock_timeout', '{limits.LOCK_MS}', true)
+    set_config('lock_timeout', '{limits.LOCK_MS}', true), set_config('role', 'none', true),
+    set_config('statement_timeout', '0', true)
 """
 _AGAIN: Final = ("40001", "40P01", "55P03")
 _ABORTED: Final = "25P02"
+_REFUSED: Final = ("25006", "42501")
 
 
 class SessionLink(CommitLink):
@@ -46,11 +57,31 @@ class SessionLink(CommitLink):
         """The connection of the driver."""
         return self._connection
 
+    _transaction: Any = None
+    """That of the driver, which makes savepoints in it."""
+
     async def begin(self) -> Ticket:
         """Begin a transaction; returns its ticket."""
         ticket = Ticket(self._lane, self._number + 1)
-        await self.run(_BEGIN.format(mark=f"{ticket.lane}.{ticket.number}"))
+        if self._transaction is not None:
+            await self.run(_RESET)
+        self._transaction = self._connection.transaction(isolation="read_committed")
+        await self._answer(self._transaction.start())
+        await self.run(_BEGUN.format(mark=f"{ticket.lane}.{ticket.number}"))
         return ticket
+
+    async def commit_session(self) -> None:
+        await self._answer(self._transaction.commit())
+
+    async def rollback_session(self) -> None:
+        """Roll back, or close the connection if that is not possible."""
+        if self._connection.is_in_transaction():
+            try:
+                await self._answer(self._transaction.rollback())
+            except (Lost, Rejected):
+                self.drop()
+        else:  # a statement has ended the transaction, or the commit has failed
+            self.drop()
 
     async def stage(self, batch: Batch, ticket: Ticket) -> int | Conflict:
         """Run the commit function as the last statement but COMMIT; returns its verdict."""
@@ -128,7 +159,7 @@ class PostgresSession(Session):
                 await self.rollback()
                 raise verdict
             sent = True
-            await link.run("COMMIT")
+            await link.commit_session()
             link.committed(self._ticket)
         except Rejected as error:
             await self.rollback()
@@ -162,10 +193,7 @@ class PostgresSession(Session):
         """Roll back. Idempotent."""
         link = self._link
         if link is not None and not link.closed:
-            try:
-                await link.run("ROLLBACK")
-            except (Lost, Rejected):
-                link.drop()
+            await link.rollback_session()
             self._link = None
             self._links.give(link)
 
@@ -188,6 +216,10 @@ def _explained(error: Rejected) -> Exception:
         return BadInput(
             "a statement on the SQL connection failed, and its error was caught: nothing can be "
             "committed. Use a savepoint for statements that may fail (`connection.transaction()`)."
+        )
+    if error.sqlstate in _REFUSED:
+        return BadInput(
+            f"the SQL transaction cannot commit records: {error}. Leave its access mode as it is."
         )
     if error.sqlstate[:2] == "23" and isinstance(error.__cause__, Exception):
         return error.__cause__  # of a constraint that is checked at the commit

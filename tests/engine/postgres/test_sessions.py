@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from typing import Any
 
 import asyncpg
@@ -111,6 +112,79 @@ async def test_a_transaction_of_the_application_has_statements(
         await app.run(lambda tx: pay(tx, "a"))
     assert rows(server, table) == ["a", "sql"]
     assert [row.key[1] for row in await app.run(lambda tx: tx.scan("paid"))] == ["a"]
+
+
+async def test_savepoints_end_with_the_transaction(
+    app: onceward.App, server: PostgresServer, table: str
+) -> None:
+    async def fn(tx: onceward.Transaction) -> None:
+        connection = await tx.sql()
+        insert = f"INSERT INTO {table} VALUES ($1)"
+        async with connection.transaction():
+            await connection.execute(insert, "kept")
+        with suppress(asyncpg.UniqueViolationError):
+            async with connection.transaction():
+                await connection.execute(insert, "rolled back")
+                await connection.execute(insert, "kept")
+        await connection.transaction().start()
+        await connection.execute(insert, "left open")
+        tx.put(("done", "1"), 1)
+
+    await app.run(fn)
+    assert rows(server, table) == ["kept", "left open"]
+
+
+async def test_later_transactions_are_not_affected_by_settings(
+    app: onceward.App, server: PostgresServer, schema: str, table: str
+) -> None:
+    """Each one has the role, the settings and the temporary tables of a new connection."""
+    run(server.url, f"CREATE ROLE {schema}")
+    pids = set()
+
+    async def spoil(tx: onceward.Transaction) -> None:
+        connection = await tx.sql()
+        pids.add(connection.get_server_pid())
+        for statement in (
+            "SET search_path = pg_catalog",
+            "SET default_transaction_read_only = on",
+            "SET statement_timeout = 60000",
+            "CREATE TEMP TABLE spoilt (a int)",
+            "LISTEN spoilt",
+            "SELECT pg_advisory_lock(7)",
+            f"SET ROLE {schema}",
+        ):
+            await connection.execute(statement)
+        tx.put(("spoilt", "1"), 1)
+
+    async def look(tx: onceward.Transaction) -> list[Any]:
+        connection = await tx.sql()
+        pids.add(connection.get_server_pid())
+        await connection.execute(f"INSERT INTO {table} VALUES ('a')")
+        return list(
+            await connection.fetchrow(
+                "SELECT current_user = session_user, current_setting('search_path'), "
+                "current_setting('statement_timeout'), to_regclass('spoilt'), "
+                "(SELECT count(*) FROM pg_listening_channels()), "
+                "(SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND objid = 7), "
+                "current_setting('application_name')"
+            )
+        )
+
+    await app.run(spoil)
+    found = await app.run(look)
+    assert found == [True, '"$user", public', "0", None, 0, 0, "onceward session"]
+    assert len(pids) == 1
+    assert rows(server, table) == ["a"]
+
+
+async def test_a_transaction_that_only_reads_cannot_commit_records(app: onceward.App) -> None:
+    async def fn(tx: onceward.Transaction) -> None:
+        await (await tx.sql()).execute("SET TRANSACTION READ ONLY")
+        tx.put(("x", "1"), 1)
+
+    with pytest.raises(onceward.BadInput, match=r"cannot commit records: .*read-only"):
+        await app.run(fn)
+    await app.run(lambda tx: tx.sql())
 
 
 async def test_conflicts_of_records_and_of_rows_run_the_function_again(
