@@ -59,7 +59,9 @@ class Node:
         if not 0 < slots <= limits.SLOTS_MAX:
             raise BadInput(f"a database must have 1 to {limits.SLOTS_MAX} slots, not {slots}")
         self.store = store
-        self.sharing = SharedCommits(store)
+        self.sharing = SharedCommits(
+            store, Transaction.fetch_unknown if store.engine.shares_reads else Transaction.fetch
+        )
         self._name = name
         self._slots = slots
         self._lease_ms = lease_ms

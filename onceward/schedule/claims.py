@@ -55,10 +55,7 @@ class Claims:
         ]
         placement.on_change(self._placed)
         queue_settings.on_change(self._set)
-        if not store.engine.shared:
-            # On a shared engine, a commit may go unnoticed if its caller is cancelled, and its jobs
-            # with it.
-            schedule.local_worker = self._local_worker
+        schedule.local_worker = self._local_worker
 
     async def claim(
         self,
@@ -123,10 +120,13 @@ class Claims:
             )
         return claim_queue
 
-    def _local_worker(self, tx: Transaction, queue: str) -> LocalWorker | None:
-        """Reserve a worker of this node for a new job; see `Schedule.local_worker`."""
+    def _local_worker(self, tx: Transaction, queue: str, slot: int) -> LocalWorker | None:
+        """Reserve a worker of this node for a new job; see `Schedule.local_worker`. The workers of
+        another node are the first to get the jobs of its slots."""
         claim_queue = self._claim_queues.get(queue)
-        if claim_queue is None or tx.end_hooks is None:
+        if claim_queue is None or tx.end_hooks is None or tx.session is not None:
+            return None
+        if self._store.engine.shared and slot not in self._placement.owned:
             return None
         capacity = claim_queue.free_capacity()
         return None if capacity is None else capacity.reserve(tx)

@@ -91,12 +91,12 @@ class Schedule:
     turn_ms: Callable[[str, int, str, int], Awaitable[int]] | None = None
     """The turn of a sender's next job among the ready jobs, by queue, rank, sender and time. If
     None, jobs are ordered by time even in queues with the setting `fair`."""
-    local_worker: Callable[[Transaction, str], LocalWorker | None] = staticmethod(
-        lambda tx, queue: None
+    local_worker: Callable[[Transaction, str, int], LocalWorker | None] = staticmethod(
+        lambda tx, queue, slot: None
     )
-    """Reserves a free handler of this process for a new job of a queue. The commit that adds the
-    job then leases it, which saves a commit. The reservation ends with the transaction, whose notes
-    hold the claim (`HandedOver`)."""
+    """Reserves a free handler of this process for a new job of a queue and slot. The commit that
+    adds the job then leases it, which saves a commit. The reservation ends with the transaction,
+    whose notes hold the claim (`HandedOver`)."""
     on_quarantined: Callable[[str, str, str], None] = staticmethod(lambda id_, queue, why: None)
     """Called with the id, queue and reason of each job that a durable commit has quarantined."""
     process = ""
@@ -495,12 +495,7 @@ class Schedule:
         return due_ms_of(job.place)
 
     async def _attempt_over(
-        self,
-        tx: Transaction,
-        id_: str,
-        job: Job,
-        retry_ms: RetryAt,
-        not_before_ms: int = 0,
+        self, tx: Transaction, id_: str, job: Job, retry_ms: RetryAt, not_before_ms: int = 0
     ) -> None:
         if retry_ms is None:
             await self._end(tx, id_, job, "failed")
@@ -648,7 +643,7 @@ class Schedule:
             limit = self.settings(job.queue).limit_per_key
             if limit and not await pass_gate(tx, id_, job, limit_key, limit):
                 return
-        worker = self.local_worker(tx, job.queue) if new else None
+        worker = self.local_worker(tx, job.queue, slot_of(id_)) if new else None
         if worker is not None:
             claim = self._lease(tx, id_, job, worker.name, worker.lease_ms, local=True)
             # The stored form: the sender may change its own copy.
@@ -678,6 +673,8 @@ class Schedule:
         job.worker, job.ended_by = worker, ""
         job.place = lease_place(until_ms, id_, job)
         tx.add((due_partition(slot_of(id_)), job.place), LEASE_DUE)
+        if local and tx.keeps:
+            tx.keep(job_key(id_))  # until its end
         return Claim(
             id_,
             job.queue,

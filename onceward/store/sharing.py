@@ -133,9 +133,12 @@ class SharedCommits:
             reads: The reads that it certainly makes.
             line: Members with the same line commit one after the other.
         """
-        if line is None and not self._store.engine.shares_commits:
+        engine = self._store.engine
+        if line is None and not engine.shares_commits:
             return await self._store.run(self._reading(fn, reads) if len(reads) > 1 else fn)
         if line not in self._lines:
+            if line is None and engine.shares_reads:
+                fn = self._reading(fn, reads)
             own = self._begin(line)
             try:
                 return await self._store.run(fn, line=line)

@@ -10,6 +10,7 @@ import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Final, NamedTuple, TypeVar
 
 from onceward import limits
@@ -89,6 +90,8 @@ class Store:
         self._applied = 0
         self._left: dict[int, tuple[Transaction, Commit]] = {}
         self._telling: set[asyncio.Task[None]] = set()
+        self._outliving: dict[Transaction, asyncio.Task[Version]] = {}
+        """Commits on shared engines whose caller was cancelled."""
         self._unhook = engine.on_incarnation(self._incarnation_changed)
 
     def random_bytes(self, count: int) -> bytes:
@@ -310,14 +313,24 @@ class Store:
                 hook()
             return
         begun_ns = self.clock.elapsed_ns()
+        outliving: asyncio.Task[Version] | None = None
         try:
             commit = self.engine.commit if tx.session is None else tx.session.commit
-            version = await commit(writes, tx.now_ms, visible)
+            committing = commit(writes, tx.now_ms, visible)
+            if tx.end_hooks and tx.session is None and self.engine.shared:
+                # The end hooks need its outcome, for example for jobs that it leases.
+                outliving = asyncio.create_task(committing, name="onceward-hooked-commit")
+                version = await asyncio.shield(outliving)
+            else:
+                version = await committing
         except EngineStopped:
             self.on_stopped()
             raise
         except asyncio.CancelledError:
-            if applied is not None:
+            if outliving is not None:
+                self._outliving[tx] = outliving
+                outliving.add_done_callback(partial(self._outlived, tx, writes))
+            elif applied is not None:
                 # The commit continues although its caller was cancelled.
                 self._left[number] = tx, Commit(applied, writes, tx.now_ms)
                 telling = asyncio.create_task(
@@ -348,9 +361,20 @@ class Store:
                     for change_hook in tuple(hooks):
                         change_hook(write)  # type: ignore[arg-type]
 
+    def _outlived(
+        self, tx: Transaction, writes: list[Write], committing: "asyncio.Task[Version]"
+    ) -> None:
+        del self._outliving[tx]
+        if committing.cancelled() or committing.exception() is not None:
+            self._lost(tx)
+        else:
+            self._tell(tx, Commit(committing.result(), writes, tx.now_ms))
+
     def _lost(self, tx: Transaction) -> None:
         """Call the end hooks of a transaction that failed."""
         end_hooks = tx.end_hooks
+        if tx in self._outliving:
+            return
         if end_hooks and not any(tx is left for left, _ in self._left.values()):
             tx.end_hooks = None
             for end_hook in end_hooks:
@@ -421,7 +445,8 @@ class Store:
         for write in writes:
             key = write.key
             if type(write) is not Check and (key in tx.heads_used or key in known):
-                if type(write) is Put:
+                # Records that expire are those of ended jobs.
+                if type(write) is Put and write.expires_at_ms is None:
                     self._heads.put(Record(key, write.value, version, write.expires_at_ms))
                 else:
                     self._heads.drop(key)

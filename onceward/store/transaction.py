@@ -68,6 +68,8 @@ class Transaction:
         """The id of the job whose handler uses this transaction, or an empty string."""
         self.session: Session | None = None
         """The SQL transaction that ends with this one, once the application has asked for it."""
+        self.keeps = engine.shares_reads
+        """Whether reading a record takes so long that a copy in memory pays."""
         self._engine = engine
         self._heads = heads
         self._checked: dict[Key, None] = {}
@@ -204,6 +206,15 @@ class Transaction:
             found = await self._engine.get(unknown, self.now_ms)
             for key, record in zip(unknown, found, strict=True):
                 self.seen.setdefault(key, record)
+
+    async def fetch_unknown(self, keys: Sequence[Key]) -> None:
+        """Like `fetch`, but use copies in memory, which the commit checks."""
+        await self.fetch([key for key in keys if not self.keeps or self.glance(key) is None])
+
+    def keep(self, key: Key) -> None:
+        """Keep a copy of the record of this key in memory, as this transaction writes it."""
+        if self.keeps:
+            self.heads_used.add(key)
 
     def expiry(self, key: Key) -> int | None:
         """The expiry of a record that was read; None if it is absent or does not expire."""

@@ -16,6 +16,7 @@ import threading
 from collections.abc import Callable, Coroutine, Mapping
 from concurrent.futures import Executor
 from concurrent.futures import thread as thread_executor
+from contextlib import suppress
 from contextvars import Context, ContextVar, copy_context
 from typing import TYPE_CHECKING, Any, Final, TypeVar, TypeVarTuple, Unpack
 
@@ -309,17 +310,23 @@ class Process:
     def bury(self) -> None:
         """End the remaining tasks silently when the loop is closed."""
         self.kill()
-        for task in self._tasks:
-            if not task.done():
-                task._log_destroy_pending = False  # type: ignore[attr-defined]
-                asyncio._unregister_task(task)
-                coro = task.get_coro()
-                try:
-                    if coro is not None:
-                        coro.close()
-                except Exception:  # noqa: S110
-                    pass  # a `finally` block that awaits or fails, in a dead process
+        hook, sys.unraisablehook = sys.unraisablehook, _ignore
+        try:
+            for task in self._tasks:
+                if not task.done():
+                    task._log_destroy_pending = False  # type: ignore[attr-defined]
+                    asyncio._unregister_task(task)
+                    coro = task.get_coro()
+                    with suppress(Exception):
+                        if coro is not None:
+                            coro.close()
+        finally:
+            sys.unraisablehook = hook
         self._tasks.clear()
+
+
+def _ignore(failed: object) -> None:
+    """Ignore a `finally` block that awaits or fails, in a dead process."""
 
 
 class _Guarded:

@@ -62,6 +62,7 @@ class FaultEngine(Engine):
     ) -> None:
         self.inner = inner
         self.shared = inner.shared
+        self.shares_reads = inner.shares_reads
         self.plan = plan if isinstance(plan, Plan) else Script(plan or {})
         self.make_session: Callable[[], Session] | None = None
         """Begins a transaction for statements of the application; None: there is no SQL."""

@@ -96,6 +96,8 @@ _SERVER_KEY = bytes(range(32))
 class SharedEngine(MemoryEngine):
     """Records the commits that it has applied."""
 
+    shares_reads = True
+
     def own_key(self) -> bytes | None:
         return _SERVER_KEY
 
