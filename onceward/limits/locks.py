@@ -4,6 +4,7 @@
 LOCK_NAMES_MAX = 16
 LOCK_NAME_BYTES_MAX = 256  # escaped it is up to three times as long, and fits into a sort key
 LOCK_KEYS_KEPT = 4_096  # cached keys of recently used locks
+LOCK_RIVALS_S = 1.0  # how long a lock counts as used by several nodes after a conflict
 LOCK_CAPACITY_MAX = 10_000
 LOCK_WAITERS_MAX = 10_000
 LOCK_LEASE_MS = 30_000

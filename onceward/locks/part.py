@@ -119,7 +119,7 @@ class LockTable:
         admit_names(capacities)
         admit_owner(owner)
         _admit_lease(lease_ms)
-        await tx.fetch(self._read_to_ask(capacities, id_))
+        await tx.fetch_unknown(self._read_to_ask(capacities, id_))
         if id_ is not None and (known := await self._known(tx, id_, capacities)) is not None:
             return known
         heads, new = await self._heads_for(tx, capacities)

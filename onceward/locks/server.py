@@ -14,6 +14,7 @@ import asyncio
 import math
 from collections.abc import Callable, Coroutine, Mapping
 from functools import partial
+from itertools import count
 from typing import Any
 
 from onceward import limits
@@ -59,6 +60,9 @@ class Locks:
         self._holds: dict[Hold, None] = {}
         self._leaving: dict[str, tuple[Terms, int]] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
+        self._rivals: dict[str, int] = {}
+        """Lines that other nodes use as well, and until when their records are not used from
+        memory."""
         self._closed = False
         self._unhook = store.on_change("ask", self._saw)
 
@@ -168,7 +172,7 @@ class Locks:
             self._must_be_open()
             new_id = id_ or self.table.new_id(terms.capacities)
             try:
-                lock = await self._stand(new_id, terms, over_ns)
+                lock = await self._stand(new_id, terms, over_ns, new=id_ is None)
             except (BadInput, TooManyWaiters, LockHeld):
                 raise
             except (Exception, asyncio.CancelledError):
@@ -182,11 +186,17 @@ class Locks:
                 raise LockLost(f"the request {id_} expired while it waited", id=id_)
             # This process was suspended for longer than the lease of the request: queue again.
 
-    async def _stand(self, id_: str, terms: Terms, over_ns: int | None) -> Lock | None:
+    async def _stand(
+        self, id_: str, terms: Terms, over_ns: int | None, *, new: bool
+    ) -> Lock | None:
         before_ns = self.store.clock.elapsed_ns()
         patient = terms.wait_s is None or terms.wait_s > 0
+        runs = count()
 
         async def ask(tx: Transaction) -> Request | None:
+            self._look_for_rivals(tx, terms.line, next(runs))
+            if new:
+                tx.assume_absent(request_key(id_))
             tx.on_durable(partial(self._asked, request_key(id_)[0]))
             ask = self.table.join if patient else self.table.acquire
             return await ask(
@@ -197,6 +207,7 @@ class Locks:
         self.follow(id_, wakeup.ring)
         hints = engine.watch(request_key(id_)[0]) if engine.shared else None
         if hints is not None:
+            hints.others_only = True  # `_saw` reports those of this node, with the record
             hints.on_hint = wakeup.ring
         try:
             request = await self.store.run(ask, line=terms.line)
@@ -283,10 +294,11 @@ class Locks:
 
         While the engine is unavailable, it retries until the lease has expired.
         """
-        clock, pause_s, unknown = self.store.clock, 0.0, False
+        clock, pause_s, unknown, runs = self.store.clock, 0.0, False, count()
 
         async def release(tx: Transaction) -> None:
-            await tx.fetch(self.table.read_to_release(id_, terms.capacities))
+            self._look_for_rivals(tx, terms.line, next(runs))
+            await tx.fetch_unknown(self.table.read_to_release(id_, terms.capacities))
             await self.table.release(tx, id_, room=terms.release_room)
 
         while True:
@@ -301,6 +313,21 @@ class Locks:
                 if clock.elapsed_ns() + pause_s * 1e9 >= until_ns:
                     return True
             await clock.sleep(pause_s)
+
+    def _look_for_rivals(self, tx: Transaction, line: str, conflicts: int) -> None:
+        """Read from the database after a conflict, and for a while after that: the copies in memory
+        of a lock that several nodes use are useless."""
+        if not tx.keeps or (line not in self._rivals and not conflicts):
+            return
+        now_ns = self.store.clock.elapsed_ns()
+        if conflicts:
+            if len(self._rivals) >= limits.LOCK_KEYS_KEPT:
+                self._rivals.clear()
+            self._rivals[line] = now_ns + int(limits.LOCK_RIVALS_S * 1e9)
+        if self._rivals[line] > now_ns:
+            tx.keeps = False
+        else:
+            del self._rivals[line]
 
     async def let_go(self, id_: str, terms: Terms, until_ns: int) -> bool:
         """`release` that continues in the background if the caller is cancelled."""

@@ -78,8 +78,7 @@ class Waiters:
             stand = Stand(request.id, request.owner, tx.now_ms, head.token)
             tx.add(hold_key(name, head.token, self._slots), stand)
             request.tokens[name] = head.token
-        tx.put(request_key(request.id), request)
-        tx.put(lease_entry(request, request.until_ms), LOCK_DUE)
+        self._write(tx, request)
 
     def stand(self, tx: Transaction, request: Request, heads: dict[str, Head]) -> None:
         """Add a request to the end of the queues of all its names."""
@@ -91,7 +90,11 @@ class Waiters:
             head.next += 1
             head.waiting += 1
             self._use(tx, name, head)
+        self._write(tx, request)
+
+    def _write(self, tx: Transaction, request: Request) -> None:
         tx.put(request_key(request.id), request)
+        tx.keep(request_key(request.id))
         tx.put(lease_entry(request, request.until_ms), LOCK_DUE)
 
     async def leave(self, tx: Transaction, request: Request) -> dict[str, Head]:
@@ -122,6 +125,7 @@ class Waiters:
     def _use(self, tx: Transaction, name: str, head: Head) -> None:
         head.used_ms = tx.now_ms
         tx.put(head_key(name, self._slots), head)
+        tx.keep(head_key(name, self._slots))
 
     async def settle(self, tx: Transaction, due: str, names: Iterable[str], room: int) -> None:
         """Grant waiters after a change of these names; further ones in another commit.
@@ -164,7 +168,7 @@ class Waiters:
             return None
         while (front := await self._front(tx, name)) is not None:
             id_ = front.value.id
-            await tx.fetch([request_key(id_), renewed_key(id_)])
+            await tx.fetch_unknown([request_key(id_)])
             [request] = await tx.get_many([request_key(id_)], Request, skip_damaged=True)
             if request is not None:
                 return request
@@ -200,9 +204,11 @@ class Waiters:
         """
         # First without a check: a grant must not conflict with renewals, which may be more frequent
         # than commits succeed.
+        if request.until_ms > tx.now_ms:
+            return False
+        await tx.fetch([renewed_key(request.id)])
         seen = tx.seen.get(renewed_key(request.id))
-        renewed = None if seen is None else decode(seen.value, Renewed, seen.key)
-        if max(request.until_ms, renewed.until_ms if renewed else 0) > tx.now_ms:
+        if seen is not None and decode(seen.value, Renewed, seen.key).until_ms > tx.now_ms:
             return False
         return await self.until_ms(tx, request) <= tx.now_ms
 

@@ -211,6 +211,10 @@ class Transaction:
         """Like `fetch`, but use copies in memory, which the commit checks."""
         await self.fetch([key for key in keys if not self.keeps or self.glance(key) is None])
 
+    def assume_absent(self, key: Key) -> None:
+        """Read a key with a new id as absent, without a call. The commit checks it."""
+        self.seen.setdefault(key, None)
+
     def keep(self, key: Key) -> None:
         """Keep a copy of the record of this key in memory, as this transaction writes it."""
         if self.keeps:
