@@ -13,7 +13,7 @@ from onceward.errors import BadInput, LockHeld, LockLost, TooManyWaiters, Unavai
 from onceward.store.transaction import Transaction
 from tests.locks.lockers import Holder, Locker, start
 from tests.locks.locking import problems
-from tests.schedule.cluster import Cluster, virtual
+from tests.schedule.cluster import Cluster, TestEngine, virtual
 
 
 async def alone() -> Locker:
@@ -372,3 +372,66 @@ async def test_what_the_body_raises_comes_out_and_the_lock_is_free() -> None:
     await asyncio.wait([holder.task])
     assert holder.task.cancelled()
     assert await line(locker, "a") == ([], [])
+
+
+@virtual
+async def test_one_node_uses_a_lock_without_reading_its_records(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(TestEngine, "shares_reads", True)
+    cluster = Cluster(4, deaf=True)  # its engine sends hints of own commits as well
+    locker = await start(cluster)
+    await locker.clock.sleep(10)
+    engine = cluster.members[0].engine
+    get, asked = engine.get, list[Any]()
+    monkeypatch.setattr(engine, "get", lambda keys, now_ms: asked.extend(keys) or get(keys, now_ms))
+    order, tokens = list[int](), list[int]()
+
+    async def use(number: int) -> None:
+        async with locker.locks.hold("a") as lock:
+            order.append(number)
+            tokens.append(lock.token)
+            await locker.clock.sleep(0.01)
+
+    async with locker.locks.hold("a"):
+        pass
+    asked.clear()
+    engine.commits.clear()
+    async with asyncio.TaskGroup() as group:
+        for number in range(20):
+            group.create_task(use(number))
+    assert order == list(range(20))
+    assert tokens == list(range(2, 22))
+    assert [key for key in asked if key[0].partition("#")[0] in ("lock", "ask")] == []
+    own = [c for c in engine.commits if any(write.key[0].startswith("lock#") for write in c)]
+    assert len(own) == 40, "a request and a release for each"
+    assert problems(engine) == []
+
+
+@virtual
+async def test_nodes_that_use_one_lock_by_turns_read_its_records(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(TestEngine, "shares_reads", True)
+    cluster = Cluster(4)
+    lockers = [await start(cluster), await start(cluster)]
+    await cluster.clock.sleep(10)
+    tokens, holding = list[int](), 0
+    before = sum(locker.store.meters.total("conflicts") for locker in lockers)
+
+    async def use(locker: Locker) -> None:
+        nonlocal holding
+        async with locker.locks.hold("a") as lock:
+            holding += 1
+            assert holding == 1, "two nodes hold it"
+            tokens.append(lock.token)
+            await locker.clock.sleep(0.001)
+            holding -= 1
+
+    for _ in range(20):
+        for locker in lockers:
+            await locker.do(use(locker))
+    assert tokens == list(range(1, 41))
+    conflicts = sum(locker.store.meters.total("conflicts") for locker in lockers) - before
+    assert conflicts <= 2, "after that, neither uses its copies"
+    assert problems(cluster.members[0].engine) == []

@@ -116,8 +116,8 @@ PLANTED: dict[str, Bug] = {
     "the key is the row id": Bug(Shop, ("row lost", "row failed"), 14, key_from_the_row_id),
     "a cursor over ids": Bug(Shop, ("row lost", "stuck", "never ends"), 1, cursor_over_ids),
     "rows deleted with the job": Bug(Shop, ("step twice",), 68, rows_deleted_with_the_job),
-    "a drainer without fence": Bug(Shop, ("row twice",), 157, no_fence),
-    "accepted rows are not recorded": Bug(Shop, ("row twice",), 161, accepted_rows_not_recorded),
+    "a drainer without fence": Bug(Shop, ("row twice",), 245, no_fence),
+    "accepted rows are not recorded": Bug(Shop, ("row twice",), 206, accepted_rows_not_recorded),
     "ids are drawn before locks": Bug(Shop, ("order",), 1, ids_before_locks),
 }
 
