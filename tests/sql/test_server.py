@@ -231,6 +231,7 @@ async def test_one_node_reads_and_another_takes_over_when_it_stops_or_dies() -> 
         assert apps.loop.time() - before < (3 if count else 9)
         while len(runs) <= count:
             await apps.sleep(0.1)
+        await apps.sleep(1)
     assert runs == [0, 1]
     for process in processes:
         process.kill()
