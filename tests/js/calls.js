@@ -53,6 +53,32 @@ assert.deepEqual([ended[0].result, ended[1].reason, done.get("later")], [{ was: 
 worker.stop();
 await working;
 assert.throws(() => client.worker("work", () => 1, { concurrency: 0 }), refused("bad_request"));
+// A failed attempt keeps the type and the stack of its error, which are bounded.
+class SoldOut extends Error {}
+const ordering = (item) => {
+  throw new SoldOut(`no ${item}`, { cause: new TypeError("no stock") });
+};
+const thrown = { odd: "a text", long: undefined };
+const failing = client.worker("failing", ({ body }) => {
+  if (body === "long") throw Object.assign(new RangeError("x".repeat(50_000)), { final: true });
+  if (body in thrown) throw thrown[body];
+  ordering(body);
+}, { waitS: 1 });
+await client.queues.configure("failing", { attemptsMax: 1 });
+const attempts = failing.run();
+const errors = {};
+for (const body of ["lamp", "long", "odd"]) {
+  const { id } = await client.send("failing", body, { key: body });
+  const job = await client.jobs.wait(id, { timeoutS: 20 });
+  errors[body] = job.history[0];
+}
+failing.stop();
+await attempts;
+const { lamp, long, odd } = errors;
+assert.deepEqual([lamp.reason, lamp.type, long.type, odd.type], ["no lamp", "SoldOut", "RangeError", "string"]);
+assert.match(lamp.traceback, /^Error: no lamp\n +at ordering .*calls\.js[^]*\ncaused by: TypeError: no stock\n +at/);
+assert.ok(long.traceback.length <= 4000 && /\n +at .*calls\.js/.test(long.traceback), long.traceback.slice(-300));
+assert.deepEqual([odd.reason, odd.traceback ?? ""], ["a text", ""]);
 const failed = await client.queues.failed("work");
 assert.deepEqual([failed.jobs.length, failed.next, failed.jobs[0].history[0].reason], [1, null, "never"]);
 assert.equal(typeof failed.jobs[0].history[0].endedMs, "number");

@@ -5,6 +5,23 @@ import { milliseconds, sleep } from "./transport.js";
 import { AWAY_MS, refuse } from "./values.js";
 
 const IDLE_MS_MAX = 5000;
+const STACK_CHARS_MAX = 3800;
+const MESSAGE_CHARS_MAX = 1000;
+const CAUSES_MAX = 3;
+
+// The name of the class of an error: many classes do not set `name`.
+function typeOf(error) {
+  if (!(error instanceof Error)) return typeof error;
+  return String(error.name === "Error" ? error.constructor.name : error.name);
+}
+
+// The stack of an error and of its causes. A long message is cut, since the calls follow it.
+function stackOf(error, causes = CAUSES_MAX) {
+  const stack = String(error?.stack ?? "");
+  const at = Math.max(stack.indexOf("\n    at "), 0);
+  const cause = causes && error?.cause?.stack ? `\ncaused by: ${stackOf(error.cause, causes - 1)}` : "";
+  return stack.slice(0, Math.min(at, MESSAGE_CHARS_MAX)) + stack.slice(at) + cause;
+}
 
 // Renews a lease until `end`. `begun` is when it began. `signal` is aborted if it is lost.
 export function keep(begun, leaseS, renew) {
@@ -118,6 +135,8 @@ export class Worker {
         retryAfterS: error?.retryAfterS,
         notBeforeS: error?.notBeforeS,
         final: error?.final === true,
+        type: typeOf(error).slice(0, 100),
+        traceback: stackOf(error).slice(0, STACK_CHARS_MAX),
       });
     try {
       const result = await this.#handler(claim, signal);
