@@ -2,26 +2,20 @@
 
 import json
 import os
-import signal
 import subprocess
 import sys
-import threading
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from onceward.sync import App
-from tests.needs import need
-from tests.server_process import ServerProcess, environment, free_port
-
-# From Python 3.12 on, a process with threads warns of a fork.
-QUIET = ("-W", "ignore::DeprecationWarning")
+from tests.preloaded import QUIET, gunicorn
+from tests.server_process import ServerProcess, environment
 
 
 def run(program: str, folder: Path, *arguments: str) -> list[str]:
@@ -241,44 +235,9 @@ def web(environ, start):
 """
 
 
-@contextmanager
-def gunicorn(folder: Path, url: str) -> Iterator[str]:
-    """Four preloaded workers, and their address."""
-    need("gunicorn")
+def shop(folder: Path, url: str) -> AbstractContextManager[str]:
     folder.joinpath("shop.py").write_text(SHOP)
-    port = free_port()
-    command = [sys.executable, *QUIET, "-m", "gunicorn", "--preload", "--workers", "4"]
-    command += ["--bind", f"127.0.0.1:{port}", "--no-control-socket", "shop:web"]
-    ready = threading.Event()
-    with subprocess.Popen(
-        command,
-        cwd=folder,
-        env={**environment(), "SHOP": url},
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as process:
-        lines: list[str] = []
-
-        def read() -> None:
-            assert process.stderr is not None
-            for line in process.stderr:
-                lines.append(line)
-                if sum("Booting worker" in one for one in lines) == 4:
-                    ready.set()
-            ready.set()
-
-        reading = threading.Thread(target=read)
-        reading.start()
-        try:
-            assert ready.wait(100)
-            assert process.poll() is None, "".join(lines)
-            yield f"http://127.0.0.1:{port}"
-        finally:
-            process.send_signal(signal.SIGTERM)
-            process.wait(60)
-            reading.join()
-    assert process.returncode == 0, "".join(lines)
-    assert not [one for one in lines if "Traceback" in one], "".join(lines)
+    return gunicorn("shop:web", folder, SHOP=url)
 
 
 def ask(url: str, number: int) -> dict[str, Any]:
@@ -300,7 +259,7 @@ def ask_all_workers(url: str) -> list[dict[str, Any]]:
 
 
 def test_four_preloaded_workers_share_postgresql(tmp_path: Path, url: str) -> None:
-    with gunicorn(tmp_path, url) as address:
+    with shop(tmp_path, url) as address:
         answers = ask_all_workers(address)
     assert len({one["pid"] for one in answers}) == 4
     assert len({one["job"] for one in answers}) == 40
@@ -309,7 +268,7 @@ def test_four_preloaded_workers_share_postgresql(tmp_path: Path, url: str) -> No
 
 
 def test_four_preloaded_workers_use_a_server(tmp_path: Path) -> None:
-    with ServerProcess(tmp_path) as server, gunicorn(tmp_path, server.url) as address:
+    with ServerProcess(tmp_path) as server, shop(tmp_path, server.url) as address:
         answers = ask_all_workers(address)
     assert len({one["pid"] for one in answers}) == 4
     assert len({one["job"] for one in answers}) == 40
@@ -317,7 +276,7 @@ def test_four_preloaded_workers_use_a_server(tmp_path: Path) -> None:
 
 def test_preloaded_workers_on_a_sqlite_file_are_refused(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/shop.db"
-    with gunicorn(tmp_path, url) as address, ThreadPoolExecutor(8) as pool:
+    with shop(tmp_path, url) as address, ThreadPoolExecutor(8) as pool:
         answers = list(pool.map(lambda number: ask(address, number), range(40)))
     assert {one.get("code") for one in answers} == {"forked"}
     assert all("`Client`" in one["detail"] and "outbox" in one["detail"] for one in answers)
