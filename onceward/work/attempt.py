@@ -62,6 +62,7 @@ from onceward.work.lease import Lease
 from onceward.work.outcome import failures_of, principal, results_of
 from onceward.work.steps import Steps
 from onceward.work.sync_job import SyncJob
+from onceward.work.unawaited import unawaited
 
 logger = logging.getLogger("onceward")
 
@@ -294,6 +295,9 @@ class Attempt:
         self._handling = True
         try:
             results = await self._call(held, jobs)
+            for job in jobs:
+                if job.calls:
+                    job.failure = job.failure or unawaited(job.calls)
         except asyncio.CancelledError as cancelled:
             if self._interrupts:
                 cut_off = True

@@ -56,6 +56,7 @@ from onceward.work.inbox import Receipt
 from onceward.work.job_fields import Body, JobFields
 from onceward.work.merging import Merge, merge_of
 from onceward.work.steps import Step, Steps, done_step, result_of
+from onceward.work.unawaited import noted
 
 if TYPE_CHECKING:
     from onceward.work.intake import Intake
@@ -119,6 +120,8 @@ class Job(JobFields[Body], Generic[Body]):
         self.failure: BaseException | None = None
         self.raised: deque[BaseException] = deque(maxlen=limits.RAISED_MAX)
         """The last exceptions of its steps and waits, which may run at the same time."""
+        self.calls: list[Any] = []
+        """Calls of its methods; see `unawaited`."""
         self.stepping = 0
         """The number of step functions that run."""
         self._store = store
@@ -175,6 +178,7 @@ class Job(JobFields[Body], Generic[Body]):
             raise BadInput(f"a job fails with an exception or a text, not {type(error).__name__}")
         self.failure = RuntimeError(error) if isinstance(error, str) else error
 
+    @noted
     async def send(
         self, queue: str, body: Any, *, key: str | None = None, **options: Unpack[SendKeywords]
     ) -> Receipt:
@@ -212,7 +216,8 @@ class Job(JobFields[Body], Generic[Body]):
         at_most_once: bool = ...,
         ask: Callable[[], Awaitable[T] | T] | None = ...,
     ) -> T: ...
-    async def step(  # type: ignore[misc]  # the arguments of two signatures are a type variable
+    @noted  # type: ignore[misc]  # the arguments of two signatures are a type variable
+    async def step(
         self,
         name: str,
         fn: Callable[..., Any],
@@ -268,7 +273,8 @@ class Job(JobFields[Body], Generic[Body]):
         *args: *Ts,
         name: str | None = None,
     ) -> T: ...
-    async def sql_step(  # type: ignore[misc]  # as for `step`
+    @noted  # type: ignore[misc]  # as for `step`
+    async def sql_step(
         self, database: Any, fn: Callable[..., Any], /, *args: Any, name: str | None = None
     ) -> Any:
         """Run `fn(connection, *args)` in a transaction of your own database, once for the job.
@@ -343,6 +349,7 @@ class Job(JobFields[Body], Generic[Body]):
     async def read(self, key: Key) -> Any: ...
     @overload
     async def read(self, key: Key, type: type[T]) -> T | None: ...
+    @noted
     async def read(self, key: Key, type: Any = Any) -> Any:
         """Return the value of a record of the application, or None, and record it like the result
         of a step: all attempts get the same value, and steps may follow.
@@ -373,6 +380,7 @@ class Job(JobFields[Body], Generic[Body]):
             value = steps[name].result
             return None if value is None else decode(msgspec.json.encode(value), type, stored)
 
+    @noted
     async def reopen(self, name: str, why: str) -> NoReturn:
         """Put a step with a wrong result in doubt, until it is settled again. An operator may have
         entered the result by mistake.
@@ -390,6 +398,7 @@ class Job(JobFields[Body], Generic[Body]):
             await self._record(name, intent)
             raise InDoubt(f"the step {name!r} must be settled again: {why}")
 
+    @noted
     async def sleep(self, seconds: float) -> None:
         """Sleep without occupying a worker, through restarts. Afterwards the handler starts from
         its beginning, and recorded steps are not run again."""
@@ -404,6 +413,7 @@ class Job(JobFields[Body], Generic[Body]):
             with self._blamed():
                 raise Asleep(name, until_ms)
 
+    @noted
     async def wait_for(self, event: str, timeout_s: float | None = None) -> Any:
         """Wait for an event without occupying a worker, through restarts; returns its value.
 
@@ -433,6 +443,7 @@ class Job(JobFields[Body], Generic[Body]):
                 raise TimeoutError(f"job {self.id} got no event {event!r} in time")
             return result_of(known)
 
+    @noted
     async def gather(
         self, *children: ChildJob[T], keep: bool = False, return_exceptions: bool = False
     ) -> list[T]:
@@ -456,6 +467,7 @@ class Job(JobFields[Body], Generic[Body]):
             pairs = zip(children, ended, strict=True)
             return [asked.outcome(child, raises=not return_exceptions) for asked, child in pairs]
 
+    @noted
     async def wait_any(self, *children: ChildJob[T], keep: bool = False) -> tuple[int, T]:
         """Run jobs as children of this one until one of them has ended; returns its position and
         its result. The others are cancelled when this job ends, unless `keep` is true. Raises

@@ -523,3 +523,57 @@ async def test_a_result_of_another_type_is_recorded_before_it_is_an_error() -> N
     assert job.result == "the step 'charge': result.cents: expected int, got str"
     assert job.history[0].reason == job.result
     assert ran == [1], "the effect was not repeated"
+
+
+@pytest.mark.parametrize(
+    ("forget", "named"),
+    [
+        (lambda job: job.step("charge", print, "paid"), "job.step('charge', …)"),
+        (lambda job: job.read(("stock", 1)), "job.read(…)"),
+        (lambda job: job.send("mails", 1), "job.send('mails', …)"),
+        (lambda job: job.sleep(5), "job.sleep(…)"),
+        (lambda job: job.wait_for("approval"), "job.wait_for('approval', …)"),
+    ],
+)
+@virtual
+async def test_a_call_without_await_fails_the_job_and_is_named(forget: Any, named: str) -> None:
+    async def work(job: Job) -> str:
+        await job.step("first", dict)
+        job.tx.put(EFFECT, 1)
+        forget(job)
+        return "done"
+
+    job = await run_one(work, attempts_max=3)
+    assert (job.state, job.attempt, job.result) == ("failed", 1, None)
+    assert job.reason == f"the handler did not await {named}: write `await {named}`"
+
+
+async def test_only_the_job_of_a_batch_whose_call_was_not_awaited_fails() -> None:
+    app = App("memory://")
+
+    @app.handler("q", batch=3, concurrency=3)
+    async def work(jobs: list[Job]) -> None:
+        for job in jobs:
+            made = job.step("act", dict)
+            if job.body != 2:
+                await made
+
+    async with app:
+        verdicts = await app.send_many("q", [{"body": number} for number in (1, 2, 3)])
+        jobs = [await app.wait(one.id, 60) for one in verdicts if not isinstance(one, Exception)]
+    assert [job.state for job in jobs] == ["succeeded", "failed", "succeeded"]
+
+
+@virtual
+async def test_calls_that_were_awaited_closed_or_begun_are_not_reported() -> None:
+    async def work(job: Job) -> int:
+        job.step("given up", dict).close()
+        for number in range(200):
+            await job.step(f"step {number}", dict)
+        begun = [asyncio.create_task(job.step(name, dict)) for name in "ab"]
+        await asyncio.gather(*begun)
+        return len(job.calls)
+
+    job = await run_one(work)
+    assert job.state == "succeeded"
+    assert job.result < 100
