@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import logging
 import signal
 from collections.abc import Callable, Collection
 from contextlib import AsyncExitStack
@@ -40,6 +41,10 @@ from onceward.work.worker import Worker
 
 if TYPE_CHECKING:
     from onceward.app import App
+
+logger = logging.getLogger("onceward")
+# A stop that is shorter needs no message.
+_SILENT_S = 0.5
 
 
 class Workers:
@@ -105,12 +110,22 @@ class Workers:
 
     async def stop(self) -> None:
         """Let running handlers finish, within the time to drain."""
+        waiting = asyncio.get_running_loop().call_later(_SILENT_S, self._report_wait)
         try:
             await asyncio.gather(*[worker.stop(self.drain_s) for worker in self.all])
         finally:
+            waiting.cancel()
             self.all = []
             if self._threads is not None:
                 self._threads.close()
+
+    def _report_wait(self) -> None:
+        running = [(len(one.running), one.handler.queue) for one in self.all if one.running]
+        if running:
+            logger.info(
+                "waiting up to %g s for running jobs: %s; another Ctrl-C interrupts them",
+                *(self.drain_s, ", ".join(f"{count} of {queue}" for count, queue in running)),
+            )
 
     def name_of(self, task: "asyncio.Task[Any] | None") -> str:
         """The handler that runs in a task, or the task itself. Other threads may call it."""

@@ -59,6 +59,7 @@ _NAMES = {
 }
 # Words of docstrings.
 _WORDS = {
+    "async def fn(job: Job)": "def fn(job: SyncJob)",
     "async def fn": "def fn",
     "an `async with`": "a `with`",
     "`async with`": "`with`",

@@ -228,6 +228,7 @@ def _time(text: str, label: str, *, whole: bool) -> int | datetime:
 
 def read_json(text: str, label: str) -> Any:
     """The value of a JSON text; `-` reads standard input. Raises `BadInput`."""
+    given = text
     if text == "-":
         text = sys.stdin.read()
     try:
@@ -235,7 +236,11 @@ def read_json(text: str, label: str) -> Any:
     except msgspec.DecodeError as error:
         why = str(error).removeprefix("JSON is malformed: ")
         # The shell removes one pair of quotes.
-        hint = "" if text[:1] in ("", "{", "[", '"') else "; quote texts twice: '\"text\"'"
+        hint = "; quote texts twice: '\"text\"'"
+        if text[:1] in ("", "{", "[", '"'):
+            hint = "" if text[:1] in ("", '"') else "; put it in single quotes: '{\"a\": 1}'"
+        if given == "-":
+            hint = ""
         raise BadInput(f"{label} is not JSON: {why}{hint}", code="not_json") from error
 
 

@@ -4,6 +4,7 @@ It is loaded in every run of pytest in an environment with Onceward, so it impor
 before a test uses a fixture.
 """
 
+import argparse
 import asyncio
 import functools
 import inspect
@@ -28,7 +29,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--onceward-app", metavar="MODULE:NAME", help=help_)
     parser.addini("onceward_app", help_)
     help_ = "Simulate the messages of tests marked `onceward_simulate` with this number of seeds"
-    group.addoption("--onceward-seeds", metavar="N", type=int, default=0, help=help_)
+    group.addoption("--onceward-seeds", metavar="N", type=_seeds, default=0, help=help_)
+
+
+def _seeds(given: str) -> int:
+    if not given.isdecimal():
+        raise argparse.ArgumentTypeError(f"invalid number of seeds {given!r}; use 0 or more")
+    return int(given)
 
 
 def pytest_configure(config: pytest.Config) -> None:

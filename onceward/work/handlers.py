@@ -22,7 +22,14 @@ from onceward.errors import BadInput
 from onceward.job_options import JobKeywords, SendKeywords
 from onceward.schedule import Job as JobRecord
 from onceward.store.user_records import AnyTransaction
-from onceward.work.annotations import NO_TYPE, Undefined, annotations, awaited, evaluated
+from onceward.work.annotations import (
+    NO_TYPE,
+    Undefined,
+    annotations,
+    awaited,
+    evaluated,
+    is_coroutine,
+)
 from onceward.work.children import ChildJob
 from onceward.work.inbox import Receipt
 from onceward.work.job import Job
@@ -168,6 +175,7 @@ def handler_types(
                 raise
             return None, None  # a name that is imported for type checkers only
         job = _item(job) if batch else job
+        _admit_kind(fn, queue, job)
         typed = get_origin(job) in (Job, SyncJob)
         try:
             result = awaited(evaluated(fn, returned))
@@ -187,6 +195,18 @@ def handler_types(
         return body_converter, None if result in NO_TYPE else converter(result)
     except BadInput as error:
         raise BadInput(f"the handler of {queue!r}: {error.message}") from error
+
+
+def _admit_kind(fn: Callable[..., Any], queue: str, job: Any) -> None:
+    """Raise `BadInput` for a plain function of a `Job`, or a coroutine function of a `SyncJob`."""
+    wrong, right = (SyncJob, Job) if is_coroutine(fn) else (Job, SyncJob)
+    if (get_origin(job) or job) is wrong:
+        kind = "an `async def` function" if wrong is SyncJob else "a plain function"
+        raise BadInput(
+            f"the handler of {queue!r} is {kind} and gets a `{right.__name__}`, not a "
+            f"`{wrong.__name__}`: change its annotation, or "
+            f"{'remove `async`' if wrong is SyncJob else 'add `async`'}"
+        )
 
 
 def _item(listed: Any) -> Any:

@@ -46,7 +46,8 @@ async def test_handlers_run_until_a_signal(tmp_path: Path, number: signal.Signal
         assert process.stdout.readline() == "sold a lamp\n"
         process.send_signal(number)
         assert process.wait(timeout=50) == 0
-        assert process.stderr.read() == ""
+        left = process.stderr.read()
+        assert left == "" or "waiting" in left  # the machine may be slow
     async with App(f"sqlite:///{tmp_path / 'shop.db'}") as app:
         assert (await app.job(receipt.id)).state == "succeeded"
 
@@ -130,6 +131,45 @@ def test_every_command_runs_an_application_of_synchronous_code(
     assert all("this is the thread of the event loop" in one for one in mails)
     with app:
         assert sorted(app.result(one.id, int) for one in receipts) == [1, 2, 3]
+
+
+LONG = """
+import asyncio
+
+import onceward
+
+app = onceward.App("sqlite:///shop.db")
+
+
+@app.handler("orders")
+async def order(job):
+    print("begun", flush=True)
+    await asyncio.sleep(1_000)
+"""
+
+
+async def test_a_stop_reports_the_jobs_it_waits_for_and_a_second_signal_ends_it(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "shop.py").write_text(LONG)
+    async with App(f"sqlite:///{tmp_path / 'shop.db'}") as app:
+        receipt = await app.send("orders", {})
+    with start(tmp_path, "work", "shop:app") as process:
+        try:
+            assert process.stderr is not None
+            assert process.stdout is not None
+            process.stderr.readline()
+            assert process.stdout.readline() == "begun\n"
+            process.send_signal(signal.SIGINT)
+            said = process.stderr.readline()
+            process.send_signal(signal.SIGINT)
+            assert process.wait(timeout=50) == 0
+        finally:
+            process.kill()
+    told = "waiting up to 30 s for running jobs: 1 of orders; another Ctrl-C interrupts them\n"
+    assert said.endswith(told)
+    async with App(f"sqlite:///{tmp_path / 'shop.db'}") as app:
+        assert (await app.job(receipt.id)).state == "queued"
 
 
 async def test_a_database_that_another_process_owns_is_one_line(tmp_path: Path) -> None:

@@ -40,7 +40,7 @@ test("arguments go to the path, the query and the body", async () => {
   assert.deepEqual(await client.timers.move("a/b", { delayS: 1.5, app: true }), { id: "t", leftMs: 5 });
   assert.deepEqual(await client.jobs.claim("q", { leaseS: 2, worker: undefined }), []);
   const [moved, claimed] = requests;
-  assert.deepEqual([moved.method, moved.path, moved.query], ["PATCH", "/below/v1/timers/a%2Fb", { app: "true" }]);
+  assert.deepEqual([moved.method, moved.path, moved.query], ["POST", "/below/v1/timers/a%2Fb/move", { app: "true" }]);
   assert.deepEqual(moved.body, { delay_ms: 1500 });
   assert.deepEqual(claimed.body, { lease_ms: 2000 });
   assert.equal(claimed.headers.Authorization, "Bearer k");

@@ -17,6 +17,7 @@ LEFT_OUT = {
     "App": {
         "meters",
         "alarms",
+        "work_until_signal",  # in an event loop of the caller
     },
     "Client": {"run", "call", "forked"},  # for the classes of operations
     "Room": {

@@ -441,12 +441,33 @@ def test_a_declared_function_is_called_as_it_is() -> None:
     app = App(MemoryEngine())
 
     @app.handler("q")
-    def double(job: Job[int]) -> int:
+    def double(job: SyncJob[int]) -> int:
         return job.body * 2
 
     given: Any = type("Fake", (), {"body": 4})
     assert double(given) == 8
     assert isinstance(double, HandlerFunction)
+
+
+@pytest.mark.parametrize("batch", [0, 2])
+@pytest.mark.parametrize("declare", ["handler", "outbox"])
+def test_a_handler_with_the_job_of_the_other_kind_is_rejected(declare: str, batch: int) -> None:
+    app = App(MemoryEngine())
+
+    async def asynchronous(job: Any) -> None: ...
+
+    def plain(job: Any) -> None: ...
+
+    for fn, kind, remedy in (
+        (asynchronous, SyncJob, "gets a `Job`, not a `SyncJob`: .* or remove `async`"),
+        (plain, Job, "gets a `SyncJob`, not a `Job`: .* or add `async`"),
+        (plain, Job[int], "gets a `SyncJob`, not a `Job`"),
+    ):
+        fn.__annotations__["job"] = list[kind] if batch and declare == "handler" else kind  # type: ignore[valid-type]
+        options = {"batch": batch} if batch and declare == "handler" else {}
+        with pytest.raises(BadInput, match=remedy):
+            getattr(app, declare)("q", **options)(fn)
+    app.handler("q")(lambda job: None)  # nothing was declared
 
 
 def test_the_options_of_type_checkers_are_those_that_work() -> None:

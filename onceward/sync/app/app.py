@@ -132,8 +132,8 @@ class App(Root[AsyncApp]):
         examples: Sequence[Any] = (),
         **settings: Unpack[QueueKeywords],
     ) -> Declare:
-        """Run a function on the jobs of a queue: `def fn(job: Job)`. It returns the result of the
-        job, or raises an error, which fails the attempt. Raises `BadInput`."""
+        """Run a function on the jobs of a queue: `def fn(job: SyncJob)`. It returns the result of
+        the job, or raises an error, which fails the attempt. Raises `BadInput`."""
         return declares(
             self,
             self._target.handler(
