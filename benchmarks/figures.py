@@ -77,6 +77,8 @@ class Case(msgspec.Struct, omit_defaults=True):
     """The side of the case `limits` that bounds this one."""
     limit_calls: float = 1.0
     """The minimum number of calls of the limit per call of this case."""
+    run: str = ""
+    """What a run consists of, if it does not depend on the seconds."""
     made: str = ""
     """The date of the measurement."""
     seconds: float = 0.0

@@ -113,7 +113,7 @@ def _family(report: Report, family: str, cases: list[Case], folder: str) -> Iter
             yield f"![{case.title}]({folder}/{_slug(case.id)}.svg)\n"
         yield _table(report, case)
         made = f"Measured on {case.made}, " if case.made else "Measured with "
-        yield f"{made}{case.seconds:g} s a run.\n"
+        yield f"{made}{case.run or f'{case.seconds:g} s a run'}.\n"
     sides = {side.name: side.durable for case in cases for side in case.sides if side.durable}
     if sides:
         yield "Guarantees:\n"

@@ -263,42 +263,6 @@ class DBOSFanOut:
         await asyncio.to_thread(self.dbos.destroy)
 
 
-class DBOSFanOutThreads(DBOSFanOut):
-    """The same with plain functions, which run in threads."""
-
-    async def open(self, measure: str) -> None:
-        import dbos
-
-        self.dbos = dbos.DBOS
-        dbos.DBOS(
-            config={
-                "name": "bench",
-                "system_database_url": self.url,
-                "sys_db_pool_size": CONNECTIONS_MAX,
-                "log_level": "ERROR",
-            }
-        )
-
-        @dbos.DBOS.workflow()
-        def child(body: Any) -> str:
-            return body["text"][:1]
-
-        @dbos.DBOS.workflow()
-        def parent(children: int) -> int:
-            handles = [dbos.DBOS.enqueue_workflow("bench", child, BODY) for _ in range(children)]
-            found = [handle.get_result() for handle in handles]
-            assert found == ["x"] * children
-            return children
-
-        self.parent = parent
-        await asyncio.to_thread(dbos.DBOS.launch)
-        await asyncio.to_thread(dbos.DBOS.register_queue, "bench", polling_interval_sec=0.01)
-
-    async def fan_out(self, name: str, children: int) -> None:
-        handle = await asyncio.to_thread(self.dbos.start_workflow, self.parent, children)
-        assert await asyncio.to_thread(handle.get_result) == children
-
-
 class Procrastinate:
     """The async connector, and a worker in the same process, woken by notifications."""
 
