@@ -3,8 +3,11 @@
 import argparse
 import itertools
 import sys
+from typing import Any
 
+from onceward.cli.options import read_json
 from onceward.cli.parser import Parser
+from onceward.errors import BadInput
 
 
 def fill(parser: Parser) -> None:
@@ -21,8 +24,21 @@ def fill(parser: Parser) -> None:
     add("--jobs", metavar="FILE", help="Send these recorded jobs (onceward jobs list --json)")
     help_ = "Ignore lines of outcomes that begin with TEXT"
     add("--ignore", action="append", default=[], metavar="TEXT", help=help_)
+    help_ = "Send events to jobs that wait for them [repeatable]"
+    add("--event", action="append", default=[], metavar="NAME=JSON", help=help_)
     add("--write-test", metavar="FILE", help="Write a test that fails as the simulation does")
     parser.set_defaults(run=run)
+
+
+def read_events(given: list[str]) -> dict[str, list[Any]]:
+    """The values of events, from `NAME=JSON`. Raises `BadInput`."""
+    found: dict[str, list[Any]] = {}
+    for text in given:
+        name, is_, value = text.partition("=")
+        if not is_ or not name:
+            raise BadInput(f"--event is {text!r}; use NAME=JSON, as in --event approval=true")
+        found.setdefault(name, []).append(read_json(value, "--event"))
+    return found
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -32,7 +48,8 @@ def run(arguments: argparse.Namespace) -> int:
 
     sys.path.insert(0, "")
     messages = proof.read_jobs(arguments.jobs) if arguments.jobs else ()
-    made = proof.Proof(arguments.app, messages=messages, ignore=arguments.ignore)
+    options = {"ignore": arguments.ignore, "events": read_events(arguments.event)}
+    made = proof.Proof(arguments.app, messages=messages, **options)
     seconds = arguments.seconds
     if arguments.seed is not None:
         seeds = iter([arguments.seed])

@@ -6,7 +6,8 @@ command line, see `onceward simulate`.
 The model: the application runs on one or two nodes. Messages are lost, repeated and reordered.
 Nodes crash at each commit, between two lines, and after a response; they pause for longer than
 leases; wall clocks jump. Commits conflict, are late, and their responses are lost. HTTP calls fail
-before they arrive, or their response is lost. An operator settles jobs in doubt as the services
+before they arrive, or their response is lost. Jobs get the events that they wait for, if values are
+given. An operator settles jobs in doubt as the services
 know them, and redrives jobs whose attempts are exhausted. Outcomes are final records, rooms,
 timers, jobs with their results, and effects on HTTP services. Each outcome must equal that of some
 run without faults, in which the messages are handled one after the other.

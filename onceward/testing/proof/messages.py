@@ -47,7 +47,9 @@ def draw(declared: Declarations, given: Sequence[Any], random: Random, most: int
         if not given and handler.body is not None and not declared.examples.get(queue)
     ]
     if not sources and not made:
-        names = ", ".join(sorted(declared.handlers)) or "none"
+        if not declared.handlers:
+            raise BadInput("nothing to simulate: the application has no handlers")
+        names = ", ".join(sorted(declared.handlers))
         raise BadInput(
             f"nothing to send: the handlers ({names}) have neither examples nor a type. Declare "
             '`@app.handler("mails", examples=[{"to": "ann"}])`, annotate `job: Job[Mail]`, or pass '

@@ -1,33 +1,42 @@
 """The scenario of an application: its senders, its nodes, and an operator."""
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from functools import wraps
 from typing import Any, ClassVar, Final
+from zlib import crc32
 
+import msgspec
+
+from onceward import limits
 from onceward.api.jobs import ENDED
 from onceward.app import App
 from onceward.errors import OncewardError, Unavailable
 from onceward.running import Lifetime, Workers
+from onceward.schedule.records import job_partition
 from onceward.store.transaction import Transaction
 from onceward.store.user_records import by_user
 from onceward.testing.proof.messages import Sender
 from onceward.testing.proof.services import JOB, Services
 from onceward.testing.simulation.handlers import Handlers
-from onceward.testing.simulation.history import History
+from onceward.testing.simulation.history import History, Violation
 from onceward.testing.simulation.network import Client
 from onceward.testing.simulation.network import Message as Request
 from onceward.testing.simulation.world import Node
+from onceward.webhooks.timers.records import timer_partition
 from onceward.work import steps
 from onceward.work.attempt import Handler
 from onceward.work.declarations import Declarations
+from onceward.work.events import emit
 
 _RETRY_S: Final = 0.5
 _LEASE_MS: Final = 3_000
 _WAIT_S_MAX: Final = 3_600.0
+# How long a job may wait before it gets an event.
+_POLL_S_MAX: Final = 5.0
 # Pauses before retries are shortened, so that runs are short.
 _SETTINGS: Final = {"retry_first_ms": 200, "retry_max_ms": 2_000}
 _REDRIVES_MAX: Final = 5
@@ -67,6 +76,8 @@ class Order:
     turns: tuple[int, ...]
     settled: bool
     """Whether all timers have fired before the next message."""
+    events: bool = True
+    """Whether jobs get the events that they wait for. If not, their time limits pass."""
 
 
 class Program(Handlers):
@@ -88,6 +99,7 @@ class Program(Handlers):
         note: Callable[[str], None],
         order: Order | None = None,
         setup: Callable[[Any], Any] | None = None,
+        events: Mapping[str, Sequence[Any]] | None = None,
     ) -> None:
         super().__init__()
         self.clients = (1, 1) if order else (len(senders), len(senders))  # type: ignore[misc]
@@ -103,6 +115,7 @@ class Program(Handlers):
         self._order = order
         self._note = note
         self._setup = setup
+        self._events = events if events and (order is None or order.events) else {}
         self.settled = False
         """Whether the operator has settled a step as done, with a result of its own."""
         self._redrives: dict[str, int] = {}
@@ -195,8 +208,10 @@ class Program(Handlers):
     async def _finish(self, client: Client, *, timers: bool) -> None:
         pause_s = _RETRY_S
         while (due_s := await client.call(["left", timers])) is not None:
-            pause_s = min(max(pause_s * 1.5, due_s), _WAIT_S_MAX)
-            await asyncio.sleep(pause_s)
+            if isinstance(due_s, str):
+                raise Violation("waits indefinitely", due_s)
+            pause_s = min(pause_s * 1.5, _POLL_S_MAX) if due_s >= 0 else _RETRY_S
+            await asyncio.sleep(min(max(pause_s, due_s), _WAIT_S_MAX))
 
     async def handle(self, node: Node, message: Request) -> Any:
         app = self._apps.get(node.name)
@@ -214,23 +229,51 @@ class Program(Handlers):
             return await app.store.run(lambda tx: self._operate(app, tx))
         return await app.store.run(lambda tx: self._outcome(app, tx))
 
-    async def _rows(self, tx: Transaction, kind: str) -> list[Any]:
-        return [row for slot in range(self.slots) for row in await tx.scan(f"{kind}#{slot:04d}")]
+    async def _rows(self, tx: Transaction, partition: Callable[[int], str]) -> list[Any]:
+        return [row for slot in range(self.slots) for row in await tx.scan(partition(slot))]
 
-    async def _left(self, app: App, tx: Transaction, *, timers: bool) -> float | None:
-        """How long until something happens that the run has to wait for; None: nothing will."""
+    async def _left(self, app: App, tx: Transaction, *, timers: bool) -> float | str | None:
+        """How long until something happens that the run has to wait for. Below 0: soon, since a job
+        was sent the event that it waits for; None: nothing will; a text: a job waits for an event
+        that nobody will send."""
         due: list[int] = []
-        for row in await self._rows(tx, "job"):
+        stuck = ""
+        for row in await self._rows(tx, job_partition):
             open_ = row.key[1].endswith("#job") and row.value["stage"] not in ENDED
-            if open_ and row.value["queue"] in app._declared.handlers:
-                due.append(row.value.get("due_ms", 0))
+            if not open_ or row.value["queue"] not in app._declared.handlers:
+                continue
+            kind, _, name = row.value.get("waits", "").partition(" ")
+            if kind == "event" and name in self._events:
+                await self._emit(app, tx, row.key[1].removesuffix("#job"), row.value, name)
+                return -1.0
+            due.append(row.value.get("due_ms", 0))
+            if kind == "event" and due[-1] == limits.KEY_NUMBER_MAX:
+                stuck = (
+                    f"a job of queue {row.value['queue']!r} waits for the event {name!r}, which "
+                    f"nobody sends. Name a value, as in `--event {name}=true`"
+                )
+        timer_due = [row.value["due_ms"] for row in await self._timers(tx)]
+        if stuck and not timer_due and min(due) == limits.KEY_NUMBER_MAX:
+            return stuck
         if timers:
-            due += [row.value["due_ms"] for row in await self._timers(tx)]
-        return None if not due else max(min(due) - tx.now_ms, 0) / 1000
+            due += timer_due
+        if not due:
+            return None
+        # A parent without a time limit may continue at any time.
+        due_ms = min(due)
+        return 0.0 if due_ms == limits.KEY_NUMBER_MAX else max(due_ms - tx.now_ms, 0) / 1000
+
+    async def _emit(self, app: App, tx: Transaction, id_: str, job: Any, name: str) -> None:
+        """Send an event to a job. The value depends on its body: it is the same in all runs."""
+        values = self._events[name]
+        body = msgspec.json.encode([name, job["body"]], order="sorted")
+        value = values[crc32(body) % len(values)]
+        self._note(f"somebody sends the event {name!r} to {id_}: {value!r}")
+        await emit(tx, app.node.schedule, id_, name, value)
 
     async def _timers(self, tx: Transaction) -> list[Any]:
         """Active timers that fire once."""
-        rows = await self._rows(tx, "timer")
+        rows = await self._rows(tx, timer_partition)
         return [
             row
             for row in rows
@@ -242,7 +285,7 @@ class Program(Handlers):
     async def _operate(self, app: App, tx: Transaction) -> int:
         """Settle jobs in doubt, and redrive those whose attempts are exhausted."""
         schedule, changed = app.node.schedule, 0
-        for row in await self._rows(tx, "job"):
+        for row in await self._rows(tx, job_partition):
             if not row.key[1].endswith("#job"):
                 continue
             id_, stage = row.key[1].removesuffix("#job"), row.value["stage"]

@@ -1,6 +1,6 @@
 """Tests that repeat a failing run."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from pprint import pformat
 from typing import Any
@@ -19,7 +19,7 @@ FAULTS = {faults}
 
 
 def test_the_outcome_equals_one_without_faults():
-    replay({app!r}, seed={seed}, senders=SENDERS, faults=FAULTS{ignore})
+    replay({app!r}, seed={seed}, senders=SENDERS, faults=FAULTS{options})
 '''
 
 
@@ -30,10 +30,11 @@ def replay(
     senders: Sequence[Sequence[tuple[Any, ...]]],
     faults: Sequence[str],
     ignore: Sequence[str] = (),
+    events: Mapping[str, Sequence[Any]] | None = None,
 ) -> None:
     """Repeat a run with some faults of a seed. Raises `SimulationFailed` if its outcome differs
     from all runs without faults."""
-    proof = Proof(app, ignore=ignore)
+    proof = Proof(app, ignore=ignore, events=events)
     messages = tuple(tuple(Message(*one) for one in sender) for sender in senders)
     case = Case(seed, messages, frozenset(faults))
     with proof.ready() as make:
@@ -48,12 +49,14 @@ def write_test(proof: Proof, found: Difference, path: str) -> None:
     if not proof.name:
         raise BadInput("a test needs the name of the application: simulate module:name")
     senders = [[tuple(one) for one in sender] for sender in case.senders]
+    options = f", ignore={list(proof.ignore)!r}" if proof.ignore else ""
+    options += f", events={proof.events!r}" if proof.events else ""
     text = _TEST.format(
         seed=case.seed,
         senders=pformat(senders, width=90),
         faults=pformat(sorted(case.keep or ()), width=90),
         app=proof.name,
-        ignore=f", ignore={list(proof.ignore)!r}" if proof.ignore else "",
+        options=options,
     )
     try:
         with Path(path).open("x", encoding="utf-8") as file:

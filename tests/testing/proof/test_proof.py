@@ -166,6 +166,81 @@ def test_differences_can_be_ignored_and_records_prepared():
         prove(Proof(app, setup=setup), range(60), shrunk=False)
 
 
+def test_timers_fire_before_the_outcome_is_taken():
+    app = App("memory://")
+
+    @app.handler("work", examples=[1])
+    async def work(job):
+        await app.timers.set("later", queue="late", body=job.id, delay_s=7_200, tx=job.tx)
+
+    @app.handler("late")
+    async def late(job):
+        job.tx.put(("late", job.body), job.id != "")
+
+    proof = Proof(app)
+    with proof.ready() as make:
+        for seed in range(3):
+            case = proof.case(seed)
+            assert proof.look(make, case)[1] == ""
+            [allowed] = proof._allowed[search.key_of(case)][:1]
+            states = [line.rpartition(" is ")[2] for line in allowed if line.startswith("timer ")]
+            assert states == ["fired"]
+
+
+def waiting_app(timeout_s=None):
+    app = App("memory://")
+
+    @app.handler("work", examples=[1, 2, 3], attempts_max=2)
+    async def work(job):
+        try:
+            answer = await job.wait_for("approval", timeout_s=timeout_s)
+        except TimeoutError:
+            answer = "none"
+        job.tx.put(("answer", job.id), answer)
+
+    return app
+
+
+@pytest.mark.parametrize("timeout_s", [None, 20])
+def test_jobs_get_the_events_that_they_wait_for(timeout_s):
+    proof = Proof(waiting_app(timeout_s), events={"approval": ["yes", "no"]})
+    senders = (Message("work", 1),), (Message("work", 2),)
+    with proof.ready() as make:
+        for seed in range(12):
+            run, why = proof.look(make, search.Case(seed, senders))
+            assert why == ""
+            assert run.attempts >= 4
+    [[allowed, *_]] = proof._allowed.values()
+    answers = [line.rpartition(" is ")[2] for line in allowed if line.startswith("record (answer")]
+    assert sorted(answers) == ['"no"', '"yes"']
+
+
+def test_an_event_that_nobody_sends_is_named(tmp_path, monkeypatch, capsys):
+    with pytest.raises(SimulationFailed, match="'approval', which nobody sends"):
+        prove(Proof(waiting_app()), range(1))
+    (tmp_path / "gate.py").write_text(
+        "from tests.testing.proof.test_proof import waiting_app\napp = waiting_app()\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    assert main(["simulate", "gate:app", "--seeds", "2"]) == 1
+    assert "Name a value, as in `--event approval=true`" in capsys.readouterr().out
+    assert main(["simulate", "gate:app", "--seeds", "2", "--event", "approval=true"]) == 0
+    for given in ("approval", "=1", "approval=yes"):
+        assert main(["simulate", "gate:app", "--event", given]) > 1
+        assert "--event is" in capsys.readouterr().err
+    for wrong in ({"approval": []}, {"approval": "yes"}, {"": [1]}):
+        with pytest.raises(BadInput, match="event"):
+            Proof(waiting_app(), events=wrong)
+
+
+def test_a_written_test_has_the_events(tmp_path):
+    proof = Proof(waiting_app(), events={"approval": [True]})
+    proof.name = "gate:app"
+    found = Difference("text", proof.case(1))
+    write_test(proof, found, str(tmp_path / "test_gate.py"))
+    assert "events={'approval': [True]})" in (tmp_path / "test_gate.py").read_text()
+
+
 def test_a_simulation_without_use_fails_as_vacuous():
     app = App("memory://")
 
@@ -195,6 +270,8 @@ def test_invalid_uses_are_reported(tmp_path):
 
     with pytest.raises(BadInput, match=r"nothing to send: the handlers \(work\) have neither"):
         prove(Proof(app), range(1))
+    with pytest.raises(BadInput, match="the application has no handlers"):
+        prove(Proof(App("memory://")), range(1))
     with pytest.raises(BadInput, match="a seed must be a whole number, not 'x'"):
         prove(Proof(app), ["x"])
     with pytest.raises(BadInput, match="cannot load the application 'nowhere:app'"):
