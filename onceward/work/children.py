@@ -41,8 +41,10 @@ T_co = TypeVar("T_co", covariant=True)
 
 _PAGE = 30
 _ADVANCE = 400
-# The family, and a job, its entry, its order key, its limit key and its entry as a child.
+# A job, its entry, its order key, its limit key and its entry as a child; usually three of them.
 _CREATE_WRITES = 5
+_CREATE_ROOM = limits.COMMIT_WRITES_MAX - 4
+_CREATE_MAX = _CREATE_ROOM // 3
 # After this many writes, a commit that cancels children has room for one more, and a few others.
 _CLEAN_WRITES = limits.COMMIT_WRITES_MAX - EXPIRE_WRITES - 8
 FOLD_WRITES = limits.COMMIT_WRITES_MAX
@@ -176,19 +178,27 @@ class Children:
             job = above
 
     async def create(
-        self, tx: Transaction, id_: str, token: str, number: int, asked: Sequence[ChildJob[Any]]
+        self,
+        tx: Transaction,
+        id_: str,
+        token: str,
+        number: int,
+        asked: Sequence[ChildJob[Any]],
+        created: int,
     ) -> Family:
-        """Create the next children, as many as fit into a commit. Raises `StaleToken`,
-        `NoSuchJob`, `BadInput`, `QueueFull`."""
+        """Create the next children, as many as fit into a commit. `created` is the known number of
+        them. Raises `StaleToken`, `NoSuchJob`, `BadInput`, `QueueFull`."""
+        # On PostgreSQL, all that is read in one round trip.
+        keys_ = [child_key(id_, number, at) for at in range(created, len(asked))[:_CREATE_MAX]]
+        await tx.fetch([job_key(id_), family_key(id_, number), *keys_])
         job = await self._schedule.held(tx, id_, token)
         family = await tx.get(family_key(id_, number), Family)
         assert family is not None, "`begin` adds it"
         index = family.created
-        most = (limits.COMMIT_WRITES_MAX - 4) // _CREATE_WRITES
-        keys_ = [child_key(id_, number, at) for at in range(index, family.total)[:most]]
-        await tx.fetch(keys_)
         taken_bytes = 0
-        for key in keys_:
+        for key in keys_ if index == created else ():
+            if tx.size + _CREATE_WRITES > _CREATE_ROOM:
+                break
             child = asked[index]
             if not await self._keeps(tx, key):
                 taken_bytes += len(encode(child.body, (child.queue, "body")))

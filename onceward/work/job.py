@@ -494,9 +494,9 @@ class Job(JobFields[Body], Generic[Body]):
             )
             while family.created < family.total:
                 self._insist()
-                family = await self._store.run(
-                    lambda tx: part.create(tx, self.id, self.token, number, children)
-                )
+                created = family.created
+                create = partial(part.create, id_=self.id, token=self.token, number=number)
+                family = await self._store.run(partial(create, asked=children, created=created))
             if not family.complete:
                 raise AwaitsChildren(number)
         return number, family

@@ -35,6 +35,8 @@ from onceward.work.events import emit
 _RETRY_S: Final = 0.5
 _LEASE_MS: Final = 3_000
 _WAIT_S_MAX: Final = 3_600.0
+# Later timers are active at the end.
+_TIMER_MS_MAX: Final = 2 * 86_400_000
 # How long a job may wait before it gets an event.
 _POLL_S_MAX: Final = 5.0
 # Pauses before retries are shortened, so that runs are short.
@@ -272,14 +274,14 @@ class Program(Handlers):
         await emit(tx, app.node.schedule, id_, name, value)
 
     async def _timers(self, tx: Transaction) -> list[Any]:
-        """Active timers that fire once."""
+        """Active timers that fire once, and soon enough for a simulation."""
         rows = await self._rows(tx, timer_partition)
         return [
             row
             for row in rows
             if row.value.get("state", "active") == "active"
             and not row.value["spec"].get("repeat")
-            and row.value.get("due_ms")
+            and 0 < row.value["due_ms"] <= row.value["created_ms"] + _TIMER_MS_MAX
         ]
 
     async def _operate(self, app: App, tx: Transaction) -> int:
