@@ -1105,6 +1105,16 @@ export interface PolicyView {
   gameMs?: number;
 }
 
+/** Access to one endpoint: its calls, secret, test and resend. */
+export interface Portal {
+  /** A bearer token with the scope `portal` for this endpoint. */
+  token: string;
+  /** The page for people, below the address of the server. */
+  path: string;
+  /** When both expire. */
+  untilMs: number;
+}
+
 /** A queue: its settings, and the number of its jobs by state. */
 export interface Queue {
   name: string;
@@ -2396,6 +2406,12 @@ export interface EndpointsResendManyOptions extends CallOptions {
   after?: string;
 }
 
+/** Options of `endpoints.createPortal`. */
+export interface EndpointsCreatePortalOptions extends CallOptions {
+  /** How long it is valid. [86400] */
+  expiresS?: number;
+}
+
 /** Options of `server.activity`. */
 export interface ServerActivityOptions extends CallOptions {
   /** The member `last` of the previous response. */
@@ -3004,6 +3020,18 @@ export interface Operations {
      * @param id The id of the endpoint.
      */
     resendMany(id: string, options?: EndpointsResendManyOptions): Promise<ResentDeliveries>;
+    /**
+     * Create a link and a token for an endpoint's owner.
+     *
+     * @param id The id of the endpoint.
+     */
+    createPortal(id: string, options?: EndpointsCreatePortalOptions): Promise<Portal>;
+    /**
+     * Revoke all portal links and tokens of an endpoint.
+     *
+     * @param id The id of the endpoint.
+     */
+    revokePortals(id: string, options?: CallOptions): Promise<Endpoint>;
   };
   /** Operations on matches: the view of each player, and the log. */
   readonly matches: {

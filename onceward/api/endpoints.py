@@ -158,6 +158,26 @@ class FindEndpoints(Query):
     """Whether to list the endpoints of all callers."""
 
 
+class CreatePortal(Body):
+    """A token for the owner of an endpoint."""
+
+    expires_ms: Annotated[int, Meta(ge=limits.PORTAL_MS_MIN, le=limits.PORTAL_MS_MAX)] = (
+        limits.PORTAL_MS
+    )
+    """How long it is valid."""
+
+
+class Portal(msgspec.Struct):
+    """Access to one endpoint: its calls, secret, test and resend."""
+
+    token: str
+    """A bearer token with the scope `portal` for this endpoint."""
+    path: str
+    """The page for people, below the address of the server."""
+    until_ms: int
+    """When both expire."""
+
+
 class Delivery(Firing, omit_defaults=True):
     """A call of an endpoint."""
 
@@ -340,5 +360,27 @@ RESEND_MANY = Operation(
     body=ResendDeliveries,
     body_optional=True,
     response=ResentDeliveries,
+    errors=_OWN,
+)
+
+CREATE_PORTAL = Operation(
+    name="endpoints.create_portal",
+    method="POST",
+    path="/v1/endpoints/{id}/portal",
+    summary="Create a link and a token for an endpoint's owner",
+    scope="endpoint:{id}",
+    body=CreatePortal,
+    body_optional=True,
+    response=Portal,
+    errors=(*_OWN, "bad_endpoint"),
+)
+
+REVOKE_PORTALS = Operation(
+    name="endpoints.revoke_portals",
+    method="DELETE",
+    path="/v1/endpoints/{id}/portal",
+    summary="Revoke all portal links and tokens of an endpoint",
+    scope="endpoint:{id}",
+    response=Endpoint,
     errors=_OWN,
 )

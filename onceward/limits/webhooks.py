@@ -6,6 +6,10 @@ ENDPOINT_ID_BYTES_MAX = 128
 TIMER_RETENTION_MS = 7 * 24 * 3_600_000
 # Firings per page, and those that one request resends.
 FIRINGS_MAX = 50
+# How long a portal token of an endpoint is valid.
+PORTAL_MS = 24 * 3_600_000
+PORTAL_MS_MIN = 60_000
+PORTAL_MS_MAX = 90 * 24 * 3_600_000
 
 # Webhook calls: timeouts for the connection and the response, the additional time of a lease, and
 # the number of concurrent calls.

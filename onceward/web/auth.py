@@ -27,6 +27,17 @@ _JWT = "jwt"
 RSA_BITS_MIN = 2_048
 
 
+class PortalPass(msgspec.Struct, frozen=True):
+    """The contents of a portal token: whose endpoint it is for."""
+
+    caller: str
+    """The id of the owner of the record of the endpoint."""
+    endpoint: str
+    number: int
+    """The number that the endpoint had when the token was created."""
+    until_ms: int
+
+
 @dataclass(frozen=True, slots=True)
 class Access:
     """The caller of a request and its permissions."""
@@ -37,6 +48,8 @@ class Access:
     """When its token expires."""
     claimed: Claimed = field(default=Claimed(), compare=False)
     """The grants that its token claims."""
+    portal: PortalPass | None = field(default=None, compare=False)
+    """For a portal token: the endpoint, which belongs to another caller."""
     _known: dict[tuple[str, str], bool] = field(default_factory=dict, compare=False, repr=False)
 
     @property

@@ -108,6 +108,7 @@ _ARGUMENTS: dict[str, dict[str, Any]] = {
     "timers.list": {"state": "active"},
     "timers.move": {"delay_s": 3600},
     "timers.resend": {"firing": "01HF7YAT007NFS97B5X8K4E97T000"},
+    "endpoints.create_portal": {"expires_s": 3600},
     "endpoints.resend_many": {"state": "failed"},
     "timers.update": {"every_s": 60, "overlap": "skip"},
     "endpoints.create": {

@@ -17,7 +17,7 @@ from onceward.meters import Counter, Histogram
 from onceward.observe.counts import Counts
 from onceward.observe.samples import Samples
 from onceward.repeats import Repeats
-from onceward.web import asgi
+from onceward.web import asgi, portal
 from onceward.web.api import ROUTES
 from onceward.web.auth import DEVELOPER, Access, Auth
 from onceward.web.connections import Connections
@@ -371,8 +371,12 @@ class Server:
         signed_in = self.sessions.caller(request)
         if signed_in is not None:
             return signed_in
+        bearer = (authorization or "").partition(" ")[2]
+        if bearer.startswith(portal.PREFIX):
+            keys, now_ms = self.app.store.server_keys, self.app.store.clock.now_ms()
+            return portal.read(keys, bearer, now_ms)
         if self.auth.dev:
-            return self.visitor((authorization or "").partition(" ")[2])
+            return self.visitor(bearer)
         return self.auth.caller(authorization, self.app.store.clock.now_ms())
 
     def visitor(self, token: str) -> Access:

@@ -60,6 +60,8 @@ class Endpoint(msgspec.Struct, omit_defaults=True):
     """The default for calls of timers without a retry policy."""
     waits: bool = False
     """Whether calls wait while the endpoint is disabled."""
+    portals: int = 0
+    """A number that portal tokens of the endpoint repeat; it changes when they are revoked."""
     health: Health = msgspec.field(default_factory=Health)
     suspended: bool = False
     """Whether its secrets or headers cannot be decrypted here; not stored."""
@@ -148,6 +150,16 @@ async def rotate(
         endpoint.secrets = [Secret(secret), newest]
         tx.put(endpoint_key(caller, id_), _encrypted(tx, caller, id_, endpoint))
     return endpoint
+
+
+async def revoke_portals(tx: Transaction, id_: str, *, caller: str = "") -> None:
+    """Revoke the portal tokens of an endpoint. Raises `NoSuchEndpoint`."""
+    key = endpoint_key(caller, id_)
+    endpoint = await tx.get(key, Endpoint)
+    if endpoint is None:
+        raise NoSuchEndpoint(f"endpoint {id_!r} not found", id=id_)
+    endpoint.portals += 1
+    tx.put(key, endpoint)
 
 
 async def reencrypt(tx: Transaction, id_: str, *, caller: str = "") -> bool:

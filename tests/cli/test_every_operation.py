@@ -72,6 +72,8 @@ STEPS: list[tuple[str, ...]] = [
     ("endpoints get-delivery e 01HF7YAT007NFS97B5X8K4E97T000", "no_such_firing"),
     ("endpoints resend e 01HF7YAT007NFS97B5X8K4E97T000", "no_such_firing"),
     ("endpoints resend-many e",),
+    ("endpoints create-portal e --expires-s 3600",),
+    ("endpoints revoke-portals e",),
     ("endpoints list",),
     ("endpoints delete e",),
     ("rooms create --id r",),

@@ -94,6 +94,8 @@ export const OPERATIONS = {
   "endpoints.getDelivery": ["GET", "/v1/endpoints/{id}/deliveries/{delivery}", "", { opaque: "body" }],
   "endpoints.resend": ["POST", "/v1/endpoints/{id}/deliveries/{delivery}/resend", "", { opaque: "body" }],
   "endpoints.resendMany": ["POST", "/v1/endpoints/{id}/resend", "state sinceMs after"],
+  "endpoints.createPortal": ["POST", "/v1/endpoints/{id}/portal", "expiresS"],
+  "endpoints.revokePortals": ["DELETE", "/v1/endpoints/{id}/portal", "", { opaque: "headers" }],
   "matches.get": ["GET", "/v1/matches/{id}", "", { opaque: "players state moves mine" }],
   "matches.log": ["GET", "/v1/matches/{id}/log", "", { returns: "entries", opaque: "entries" }],
   "matches.replay": ["GET", "/v1/matches/{id}/replay", "", { returns: "views", opaque: "views.players views.state views.moves views.mine" }],

@@ -293,3 +293,24 @@ class EndpointsOperations(Operations):
             id,
             body=api.ResendDeliveries(state=state, since_ms=since_ms, after=after),
         )
+
+    async def create_portal(self, id: str, *, expires_s: float = 86400.0) -> api.Portal:
+        """Create a link and a token for an endpoint's owner.
+
+        - `id`: The id of the endpoint.
+        - `expires_s`: How long it is valid.
+
+        Raises `NoSuchEndpoint`, `BadInput` (bad_name, bad_endpoint).
+        """
+        return await self._transport.run(
+            api.CREATE_PORTAL, id, body=api.CreatePortal(expires_ms=in_ms("expires_s", expires_s))
+        )
+
+    async def revoke_portals(self, id: str) -> api.Endpoint:
+        """Revoke all portal links and tokens of an endpoint.
+
+        - `id`: The id of the endpoint.
+
+        Raises `NoSuchEndpoint`, `BadInput` (bad_name).
+        """
+        return await self._transport.run(api.REVOKE_PORTALS, id)

@@ -169,3 +169,11 @@ class EndpointsOperations(Facade[AsyncEndpointsOperations]):
         return self._portal.run(
             self._target.resend_many(id, state=state, since_ms=since_ms, after=after)
         )
+
+    def create_portal(self, id: str, *, expires_s: float = 86400.0) -> api.Portal:
+        """Create a link and a token for an endpoint's owner."""
+        return self._portal.run(self._target.create_portal(id, expires_s=expires_s))
+
+    def revoke_portals(self, id: str) -> api.Endpoint:
+        """Revoke all portal links and tokens of an endpoint."""
+        return self._portal.run(self._target.revoke_portals(id))

@@ -9,15 +9,17 @@ from msgspec import UNSET
 from onceward import keys, limits
 from onceward.api import endpoints as api
 from onceward.api.timers import ReceiverPause
+from onceward.callers import Caller
 from onceward.errors import BadInput, KeyReused, NoSuchEndpoint, NoSuchFiring, NotFailed
 from onceward.observe.paging import page_of
 from onceward.schedule import ENDED
 from onceward.store import Transaction
+from onceward.web import portal
 from onceward.web.api.inbox import idempotency_key
 from onceward.web.api.timer_views import masked, moment, shown_delivery
 from onceward.web.api.timer_views import shown as shown_timer
 from onceward.web.api.timers import refused_as
-from onceward.web.auth import Access
+from onceward.web.auth import Access, PortalPass
 from onceward.web.calls import Call, binder
 from onceward.web.http import Response
 from onceward.web.routes import Route
@@ -95,7 +97,7 @@ async def update(call: Call, id_: str, asked: api.UpdateEndpoint) -> api.Endpoin
 async def get(call: Call, id_: str, asked: api.ShowEndpoint) -> api.Endpoint:
     endpoint = await call.app.store.run(lambda tx: _find(call, tx, id_))
     found = _for(call.caller, shown(id_, endpoint, _now_ms(call) if asked.secret else None))
-    return _rated(call, call.caller.id, found)
+    return _rated(call, _owner(call).id, found)
 
 
 @answers(api.LIST)
@@ -167,7 +169,7 @@ async def rotate(call: Call, id_: str, asked: api.RotateSecret) -> api.Endpoint:
     async def fn(tx: Transaction) -> Endpoint:
         await _find(call, tx, id_)
         return await endpoints.rotate(
-            tx, id_, secret, overlap_ms=asked.overlap_ms, caller=call.caller.id
+            tx, id_, secret, overlap_ms=asked.overlap_ms, caller=_owner(call).id
         )
 
     return _for(call.caller, shown(id_, await call.app.store.run(fn), _now_ms(call)))
@@ -182,7 +184,7 @@ def _for(caller: Access, view: api.Endpoint) -> api.Endpoint:
 
 @answers(api.DELIVERIES)
 async def deliveries(call: Call, id_: str, asked: api.FindDeliveries) -> api.DeliveryPage:
-    await call.app.store.run(lambda tx: endpoints.get(tx, id_, caller=call.caller.id))
+    await call.app.store.run(lambda tx: _own(call, tx, id_))
     found, next_ = await page_of(
         call.app.store.clock,
         partial(_calls, call, id_),
@@ -195,7 +197,9 @@ async def deliveries(call: Call, id_: str, asked: api.FindDeliveries) -> api.Del
 
 
 async def _calls(call: Call, id_: str, after: str, most: int) -> list[tuple[str, Firing]]:
-    read = partial(firings.of_endpoint, caller=call.caller.id, endpoint=id_, after=after, most=most)
+    read = partial(
+        firings.of_endpoint, caller=_owner(call).id, endpoint=id_, after=after, most=most
+    )
     return [(one.id, one) for one in await call.app.store.run(read)]
 
 
@@ -208,20 +212,20 @@ def _state(firing: Firing) -> str:
 @answers(api.GET_DELIVERY)
 async def get_delivery(call: Call, id_: str, delivery: str) -> api.Delivery:
     async def fn(tx: Transaction) -> Firing:
-        await endpoints.get(tx, id_, caller=call.caller.id)
-        return await firings.find(tx, call.caller.id, id_, delivery)
+        await _own(call, tx, id_)
+        return await firings.find(tx, _owner(call).id, id_, delivery)
 
     return shown_delivery(await call.app.store.run(fn), body=True)
 
 
 @answers(api.RESEND)
 async def resend(call: Call, id_: str, delivery: str) -> api.Delivery:
-    caller = call.caller.id
+    caller, by = _owner(call).id, call.caller.id
 
     async def fn(tx: Transaction) -> Firing:
-        await endpoints.get(tx, id_, caller=caller)
+        await _own(call, tx, id_)
         known = await firings.find(tx, caller, id_, delivery)
-        new_id = await call.app.timers.part.resend(tx, caller, known, by=caller)
+        new_id = await call.app.timers.part.resend(tx, caller, known, by=by)
         return await firings.find(tx, caller, id_, new_id)
 
     return shown_delivery(await call.app.store.run(fn))
@@ -230,8 +234,8 @@ async def resend(call: Call, id_: str, delivery: str) -> api.Delivery:
 @answers(api.RESEND_MANY)
 async def resend_many(call: Call, id_: str, asked: api.ResendDeliveries) -> api.ResentDeliveries:
     """Resend the calls of one page, each in a commit of its own: some may have changed since."""
-    caller, resent = call.caller.id, 0
-    await call.app.store.run(lambda tx: endpoints.get(tx, id_, caller=caller))
+    caller, by, resent = _owner(call).id, call.caller.id, 0
+    await call.app.store.run(lambda tx: _own(call, tx, id_))
     found = await _calls(call, id_, call.unseal("after", asked.after), limits.FIRINGS_MAX)
     wanted = ("succeeded", "failed") if asked.state == "all" else (asked.state,)
     for _, known in found:
@@ -242,7 +246,7 @@ async def resend_many(call: Call, id_: str, asked: api.ResendDeliveries) -> api.
 
         async def fn(tx: Transaction, known: Firing = known) -> None:
             now = await firings.find(tx, caller, id_, known.id)
-            await call.app.timers.part.resend(tx, caller, now, by=caller)
+            await call.app.timers.part.resend(tx, caller, now, by=by)
 
         with suppress(NotFailed, NoSuchFiring):
             await call.app.store.run(fn)
@@ -254,13 +258,13 @@ async def resend_many(call: Call, id_: str, asked: api.ResendDeliveries) -> api.
 @answers(api.TEST)
 async def test(call: Call, id_: str) -> Response:
     """Send a test call through a timer that is due now, with one attempt."""
-    caller = call.caller
-    endpoint = await call.app.store.run(lambda tx: endpoints.get(tx, id_, caller=caller.id))
+    caller = _owner(call)
+    endpoint = await call.app.store.run(lambda tx: _own(call, tx, id_))
     if not endpoint.url:
         raise BadInput(f"endpoint {id_!r} has no url; set one", code="bad_endpoint")
     target = TimerCall(endpoint=id_, body={"type": "test", "endpoint": id_}, attempts_max=1)
     key = idempotency_key(call.request, None)
-    view = await call.app.timers.put(Spec(target, delay_ms=0), key=key, caller=caller.caller)
+    view = await call.app.timers.put(Spec(target, delay_ms=0), key=key, caller=caller)
     return Response.of(shown_timer(view, _now_ms(call), caller.id), 202)
 
 
@@ -305,12 +309,47 @@ async def _find(call: Call, tx: Transaction, id_: str) -> Endpoint:
     """Return the caller's endpoint. The endpoint that signs calls to plain URLs is created on first
     use."""
     try:
-        return await endpoints.get(tx, id_, caller=call.caller.id)
+        return await _own(call, tx, id_)
     except NoSuchEndpoint:
-        if id_ != DEFAULT:
+        if id_ != DEFAULT or call.caller.portal is not None:
             raise
         secret = signing.new_secret(call.app.store.ids)
         return await endpoints.put(tx, id_, "", secret, caller=call.caller.id)
+
+
+def _owner(call: Call) -> Caller:
+    """The caller to whom the endpoint of a call belongs."""
+    given = call.caller.portal
+    return call.caller.caller if given is None else Caller.parse(given.caller)
+
+
+async def _own(call: Call, tx: Transaction, id_: str) -> Endpoint:
+    """The endpoint of a caller, or of a portal token. Raises `NoSuchEndpoint`, `no_credentials`."""
+    endpoint = await endpoints.get(tx, id_, caller=_owner(call).id)
+    given = call.caller.portal
+    if given is not None and given.number != endpoint.portals:
+        raise BadInput("this portal link was revoked; ask for a new one", code="no_credentials")
+    return endpoint
+
+
+@answers(api.CREATE_PORTAL)
+async def create_portal(call: Call, id_: str, asked: api.CreatePortal) -> api.Portal:
+    endpoint = await call.app.store.run(lambda tx: _own(call, tx, id_))
+    if not endpoint.url:
+        raise BadInput(f"endpoint {id_!r} has no url; set one", code="bad_endpoint")
+    until_ms = _now_ms(call) + asked.expires_ms
+    given = PortalPass(call.caller.id, id_, endpoint.portals, until_ms)
+    token = portal.sign(call.app.store.server_keys, given)
+    return api.Portal(token, f"/portal#token={token}", until_ms)
+
+
+@answers(api.REVOKE_PORTALS)
+async def revoke_portals(call: Call, id_: str) -> api.Endpoint:
+    async def fn(tx: Transaction) -> Endpoint:
+        await endpoints.revoke_portals(tx, id_, caller=call.caller.id)
+        return await _own(call, tx, id_)
+
+    return shown(id_, await call.app.store.run(fn))
 
 
 def _same(known: Endpoint, asked: api.CreateEndpoint, secret: str) -> bool:

@@ -2,7 +2,7 @@
 // session token that pages of other sites do not have.
 
 const BASE = new URL("../", import.meta.url);
-let token = "";
+let token = "", bearer = "";
 /** The signed-in user; `onover` is called when the session ends. */
 export const session = { user: null, onover: () => {} };
 
@@ -18,6 +18,7 @@ export class Problem extends Error {
 async function call(method, path, body) {
   const headers = { accept: "application/json" };
   if (token) headers["onceward-session"] = token;
+  if (bearer) headers.authorization = `Bearer ${bearer}`;
   if (body !== undefined) headers["content-type"] = "application/json";
   let answer;
   try {
@@ -37,6 +38,11 @@ async function call(method, path, body) {
     session.onover(problem);
   }
   throw problem;
+}
+
+/** Authenticate requests by a token in place of a session. */
+export function bear(given) {
+  bearer = given;
 }
 
 /** A path with a query of the parameters that are not empty. */

@@ -1,0 +1,158 @@
+"""Portal tokens: what the owner of one endpoint can do with a link, and nothing else."""
+
+from typing import Any
+
+import pytest
+
+from onceward import limits
+from onceward.api import OPERATIONS
+from onceward.webhooks.timers import WEBHOOKS
+from tests.schedule.cluster import virtual
+from tests.web.asgi import Caller, keyed, serving, serving_to
+from tests.work.apps import Apps
+
+URL = "https://example.com/hook"
+ENDPOINT = {"id": "e", "url": URL, "headers": {"X-Token": "hush"}, "description": "Shop"}
+
+
+async def portal_of(shop: Caller, **options: Any) -> Caller:
+    made = await shop.ok("POST", "/v1/endpoints/e/portal", options or None)
+    assert made["path"] == f"/portal#token={made['token']}"
+    return Caller(shop.server, made["token"])
+
+
+async def called(shop: Caller, reason: str = "") -> str:
+    [claim] = await shop.app.claim(WEBHOOKS, "w", lease_s=10, wait_s=100)
+    if reason:
+        await shop.app.fail(claim.id, claim.token, reason, final=True)
+    else:
+        await shop.app.complete(claim.id, claim.token, {"said": "200 OK in 3 ms"})
+    return claim.id
+
+
+@virtual
+async def test_a_portal_token_shows_tests_and_resends_the_calls_of_its_endpoint() -> None:
+    async with serving_to(shop="endpoint:* timer:*") as callers:
+        shop = callers["shop"]
+        await shop.ok("POST", "/v1/endpoints", ENDPOINT)
+        await shop.ok("POST", "/v1/timers", {"id": "a", "endpoint": "e", "delay_ms": 0})
+        first = await called(shop, "503")
+        owner = await portal_of(shop)
+        seen = await owner.ok("GET", "/v1/endpoints/e")
+        assert (seen["url"], seen["headers"]) == (URL, {"X-Token": "***"})
+        [listed] = (await owner.ok("GET", "/v1/endpoints/e/deliveries"))["deliveries"]
+        assert (listed["id"], listed["timer"], listed["state"]) == (first, "a", "failed")
+        assert (await owner.ok("GET", f"/v1/endpoints/e/deliveries/{first}"))["id"] == first
+        await owner.ok("POST", f"/v1/endpoints/e/deliveries/{first}/resend")
+        assert await called(shop, "503") == first
+        assert (await owner.ok("POST", "/v1/endpoints/e/resend"))["resent"] == 1
+        assert await called(shop) == first
+        await owner.ok("POST", "/v1/endpoints/e/test")
+        test = await called(shop)
+        found = (await owner.ok("GET", "/v1/endpoints/e/deliveries?state=succeeded"))["deliveries"]
+        assert [one["id"] for one in found] == [test, first]
+
+
+@virtual
+async def test_a_portal_token_rotates_the_secret_and_both_are_valid_for_the_overlap() -> None:
+    apps = Apps(shared=False)
+    auth, keys = keyed(shop="endpoint:* timer:*")
+    async with serving(apps.make(), auth) as anyone:
+        shop = Caller(anyone.server, keys["shop"])
+        await shop.ok("POST", "/v1/endpoints", ENDPOINT)
+        owner = await portal_of(shop)
+        [before] = (await owner.ok("GET", "/v1/endpoints/e?secret=true"))["secrets"]
+        rotated = await owner.ok("POST", "/v1/endpoints/e/rotate", {"overlap_ms": 60_000})
+        assert (rotated["headers"], len(rotated["secrets"])) == ({"X-Token": "***"}, 2)
+        assert rotated["secrets"][1]["secret"] == before["secret"]
+        await apps.sleep(61)
+        [after] = (await shop.ok("GET", "/v1/endpoints/e?secret=true"))["secrets"]
+        assert after["secret"] == rotated["secrets"][0]["secret"] != before["secret"]
+
+
+@virtual
+async def test_a_portal_token_ends_at_its_time_or_when_it_is_revoked() -> None:
+    apps = Apps(shared=False)
+    auth, keys = keyed(shop="endpoint:*")
+    async with serving(apps.make(), auth) as anyone:
+        shop = Caller(anyone.server, keys["shop"])
+        await shop.ok("POST", "/v1/endpoints", ENDPOINT)
+        short, long = await portal_of(shop, expires_ms=limits.PORTAL_MS_MIN), await portal_of(shop)
+        await apps.sleep(limits.PORTAL_MS_MIN / 1_000)
+        assert (await short("GET", "/v1/endpoints/e")).code == "token_expired"
+        await long.ok("GET", "/v1/endpoints/e")
+        await shop.ok("DELETE", "/v1/endpoints/e/portal")
+        for method, path in (
+            ("GET", "/v1/endpoints/e"),
+            ("GET", "/v1/endpoints/e/deliveries"),
+            ("POST", "/v1/endpoints/e/rotate"),
+            ("POST", "/v1/endpoints/e/test"),
+            ("POST", "/v1/endpoints/e/resend"),
+        ):
+            body = {} if method == "POST" and not path.endswith("test") else None
+            assert (await long(method, path, body)).verdict == (401, "no_credentials")
+        await (await portal_of(shop)).ok("GET", "/v1/endpoints/e")
+        await shop.ok("DELETE", "/v1/endpoints/e")
+        assert (await short("GET", "/v1/endpoints/e")).status == 401
+
+
+@virtual
+async def test_a_portal_token_is_for_its_endpoint_and_its_operations_only() -> None:
+    async with serving_to(shop="all", ben="endpoint:*", eve="") as callers:
+        shop = callers["shop"]
+        await shop.ok("POST", "/v1/endpoints", ENDPOINT)
+        await shop.ok("POST", "/v1/endpoints", {"id": "f", "url": URL})
+        await shop.ok("POST", "/v1/timers", {"id": "a", "endpoint": "e", "delay_ms": 10**9})
+        owner, eve = await portal_of(shop), callers["eve"]
+        for operation in OPERATIONS.values():
+            if operation.kind != "call" or operation.scope.startswith("portal:"):
+                continue
+            path = operation.path
+            for name in operation.parameters:
+                path = path.replace(f"{{{name}}}", "a" if operation.noun == "timers" else "e")
+            body = {} if operation.body is not None else None
+            answers = [await caller(operation.method, path, body) for caller in (owner, eve)]
+            if answers[0].status == 401:
+                continue  # it cannot sign in at the console
+            found, wanted = [
+                {k: v for k, v in one.json.items() if k not in ("now_ms", "detail")}
+                for one in answers
+            ]
+            assert found == wanted, f"{operation.name}: more than for a caller without scopes"
+        for path in ("/v1/endpoints/f", "/v1/endpoints/f/deliveries"):
+            assert (await owner("GET", path)).verdict == (403, "not_allowed")
+        assert (await callers["ben"]("POST", "/v1/endpoints/e/portal")).verdict == (
+            404,
+            "no_such_endpoint",
+        )
+        assert (await owner("POST", "/v1/endpoints/e/portal")).verdict == (403, "not_allowed")
+
+
+@virtual
+@pytest.mark.parametrize("change", [lambda t: t[:-1] + "0", lambda t: t.replace(".", "x.", 1)])
+async def test_a_portal_token_that_was_changed_is_refused(change: Any) -> None:
+    async with serving_to(shop="endpoint:*") as callers:
+        shop = callers["shop"]
+        await shop.ok("POST", "/v1/endpoints", ENDPOINT)
+        token = (await shop.ok("POST", "/v1/endpoints/e/portal"))["token"]
+        wrong = Caller(shop.server, change(token) if change(token) != token else token + "0")
+        assert (await wrong("GET", "/v1/endpoints/e")).verdict == (401, "no_credentials")
+        assert (await Caller(shop.server, "owp_")("GET", "/v1/endpoints/e")).status == 401
+
+
+@virtual
+@pytest.mark.parametrize("expires_ms", [0, limits.PORTAL_MS_MAX + 1, "long"])
+async def test_a_portal_token_has_a_bounded_time(expires_ms: Any) -> None:
+    async with serving_to(shop="endpoint:*") as callers:
+        await callers["shop"].ok("POST", "/v1/endpoints", ENDPOINT)
+        asked = {"expires_ms": expires_ms}
+        answer = await callers["shop"]("POST", "/v1/endpoints/e/portal", asked)
+        assert answer.verdict == (422, "wrong_type")
+
+
+@virtual
+async def test_the_endpoint_of_plain_urls_has_no_portal() -> None:
+    async with serving_to(shop="endpoint:*") as callers:
+        await callers["shop"].ok("GET", "/v1/endpoints/default")
+        answer = await callers["shop"]("POST", "/v1/endpoints/default/portal")
+        assert answer.verdict == (422, "bad_endpoint")
