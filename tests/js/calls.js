@@ -79,6 +79,43 @@ assert.deepEqual([lamp.reason, lamp.type, long.type, odd.type], ["no lamp", "Sol
 assert.match(lamp.traceback, /^Error: no lamp\n +at ordering .*calls\.js[^]*\ncaused by: TypeError: no stock\n +at/);
 assert.ok(long.traceback.length <= 4000 && /\n +at .*calls\.js/.test(long.traceback), long.traceback.slice(-300));
 assert.deepEqual([odd.reason, odd.traceback ?? ""], ["a text", ""]);
+
+// The output of a job: its worker reports it, and readers follow it.
+const chunks = Array.from({ length: 300 }, (_, number) => ({ the_number: number }));
+const teller = client.worker("stories", async (job) => {
+  for (const wrong of [NaN, 1.5, -1, "0.4", null]) await assert.rejects(job.progress(wrong), refused("bad_request"));
+  await assert.rejects(job.progress(0.5, "x".repeat(201)), refused("bad_request"));
+  await assert.rejects(job.stream("x".repeat(70_000)), refused("value_too_large"));
+  for (const [number, chunk] of chunks.entries()) {
+    await job.progress(number / chunks.length, `chunk ${number}`);
+    await job.stream(chunk);
+  }
+  await job.progress(1, "told");
+}, { waitS: 1 });
+const telling = teller.run();
+const story = await client.send("stories", 1, { key: "story" });
+const updates = [];
+for await (const update of client.jobs.follow(story.id)) updates.push(update);
+assert.deepEqual(updates.filter(({ kind }) => kind === "chunk").map(({ value }) => value), chunks);
+const told = updates.filter(({ kind }) => kind === "progress").at(-1);
+assert.deepEqual([told.progress, told.text], [1, "told"]);
+assert.deepEqual([updates.at(-1).kind, updates.at(-1).state, updates.at(-1).result], ["end", "succeeded", null]);
+const middle = updates.findIndex(({ value }) => value?.the_number === 100);
+const rest = [];
+for await (const { kind, value } of client.jobs.follow(story.id, { after: updates[middle].seq })) if (kind === "chunk") rest.push(value);
+assert.deepEqual(rest, chunks.slice(101));
+teller.stop();
+await telling;
+const verbose = await client.send("stories", 2, { key: "verbose", attemptsMax: 1 });
+const filler = client.worker("stories", async (job) => {
+  for (let number = 0; number < 20; number++) await job.stream("x".repeat(60_000));
+}, { waitS: 1 });
+const filling = filler.run();
+const filled = await client.jobs.wait(verbose.id, { timeoutS: 20 });
+filler.stop();
+await filling;
+assert.equal(filled.state, "failed");
+assert.match(filled.reason, /at most 1000000 bytes as JSON/);
 const failed = await client.queues.failed("work");
 assert.deepEqual([failed.jobs.length, failed.next, failed.jobs[0].history[0].reason], [1, null, "never"]);
 assert.equal(typeof failed.jobs[0].history[0].endedMs, "number");

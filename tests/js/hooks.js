@@ -2,7 +2,7 @@
 
 import { createElement, useState } from "react";
 import {
-  useConnection, useEvent, useList, useLive, useMap, useMembers, usePresence, useRoom, useStatus, useSteps,
+  useConnection, useEvent, useJob, useList, useLive, useMap, useMembers, usePresence, useRoom, useStatus, useSteps,
 } from "onceward/react";
 
 export const made = []; // connections, in the order in which components had them
@@ -26,6 +26,10 @@ export function All({ user, id = "r" }) {
   does = { live, room, map, list, presence, undo, redo, gesture };
   const shown = { connection, status, members, values, items: items.map(({ value }) => value), people, canUndo, canRedo };
   return createElement("pre", { id: `all-${user}` }, JSON.stringify(shown));
+}
+
+export function Followed({ client, id }) {
+  return createElement("pre", { id: "all-job" }, JSON.stringify(useJob(client, id)));
 }
 
 // Lets a test show something else.

@@ -309,7 +309,7 @@ def test_a_job_shows_its_timeline_and_its_children_by_state(console: Console) ->
         rows = page.get_by_role("region", name="Children").get_by_role("row")
         assert "page-7.jpg is not a picture" in rows.nth(1).inner_text()
         page.get_by_role("button", name="Next children").click()
-        rows.nth(5).wait_for()
+        rows.nth(1 + 5).wait_for(state="detached")  # the page before had more
         assert rows.count() == 1 + 5
         children.get_by_role("button", name="Failed 1").click()
         page.get_by_role("button", name="Previous children").wait_for(state="hidden")
@@ -342,6 +342,7 @@ def test_the_progress_and_the_stream_of_a_job_are_shown_while_it_runs(console: C
         bar = page.get_by_label("Progress", exact=True)
         assert bar.evaluate("bar => bar.position") == 0.4
         stream = page.get_by_label("Stream", exact=True)
+        stream.filter(has_text="Once").wait_for()
         assert stream.inner_text() == f'Once {MARKUP}{{\n  "a": 1\n}}\n'
         for size, scheme in product((DESKTOP, PHONE), ("light", "dark")):
             page.set_viewport_size(size)

@@ -76,7 +76,7 @@ def sample(type_: Any, *, renamed: bool = False) -> Any:
         return _sample_struct(type_, renamed)
     if hasattr(type_, "_fields"):
         return [sample(one) for one in get_type_hints(type_).values()]
-    return {str: "text", int: 1, float: 1.5, bool: True}[type_]
+    return {str: "text", int: 1, float: 1.0, bool: True}[type_]
 
 
 def _sample_struct(struct: type[msgspec.Struct], renamed: bool) -> Any:

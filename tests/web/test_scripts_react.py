@@ -11,11 +11,12 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
+from onceward.client import Client
 from onceward.client.rooms.live import Live
 from onceward.client.rooms.room import Room
-from tests.client.served import Served
+from tests.client.served import Cutter, Served
 from tests.needs import missing, need_program
-from tests.tabs import launched, tabs
+from tests.tabs import LOST, launched, tabs
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(180)]
 
@@ -205,6 +206,49 @@ async def test_a_component_that_was_hidden_for_a_while_is_in_its_room_again(page
     states = await page.evaluate("hooks.made.map((live) => live.state)")
     assert states == ["closed", "connected"]
     await page.evaluate("root.render(null)")
+
+
+async def test_a_component_follows_a_job_through_lost_connections(browser: Any) -> None:
+    async with (
+        Served() as served,
+        Cutter(served.port) as cutter,
+        Client(served.url) as client,
+        tabs(browser, cutter.url, forgive=f"{LOST}|status of 404") as [page],
+    ):
+        await page.route("**/tests/react-itself.js", _answer(react()))
+        await page.evaluate(BEGIN, IMPORTS)
+        id_ = (await client.send("q", 1)).id
+        [claim] = await client.jobs.claim("q", lease_s=600)
+        show = """async (id) => {
+            const { Client } = await import("/http.js");
+            globalThis.client ??= new Client();
+            root.render(strict(createElement(hooks.Followed, { client, id })));
+        }"""
+        await page.evaluate(show, id_)
+        await shows(page, "job", state="running", progress=None, chunks=[])
+        chunks: list[Any] = []
+        for number in range(4):
+            cutter.deaf.set()
+            cutter.cut_all()
+            some = [f"chunk {number}", {"n": number}]
+            options = {"progress": number / 4, "text": f"part {number}", "first": len(chunks)}
+            await client.jobs.report(id_, claim.token, chunks=some, **options)
+            cutter.deaf.clear()
+            chunks += some
+            await shows(page, "job", progress=number / 4, text=f"part {number}", chunks=chunks)
+        await client.jobs.fail(id_, claim.token, "no ink", retry_after_s=0)
+        [claim] = await client.jobs.claim("q", lease_s=600, wait_s=20)
+        await client.jobs.report(id_, claim.token, chunks=["again"])
+        await shows(page, "job", chunks=["again"])
+        await client.jobs.complete(id_, claim.token, result=7)
+        await shows(page, "job", state="succeeded", result=7, chunks=["again"])
+        await page.evaluate(show, None)
+        await shows(page, "job", state="", chunks=[])
+        await page.evaluate(show, "x")
+        await page.wait_for_function(
+            "() => JSON.parse(document.querySelector('#all-job').textContent).error?.code"
+        )
+        await page.evaluate("root.render(null)")
 
 
 async def test_the_example_of_the_guide_works(page: Any) -> None:

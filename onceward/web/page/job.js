@@ -17,7 +17,7 @@ export function page({ rest: [id], trouble }) {
   const facts = h("dl.facts"), line = h("ol.story"), settle = h("div"), values = h("div.values");
   const event = h("div"), children = childrenOf(path, () => live.now()), bars = timeline(), waits = h("dd");
   const stream = h("pre", { tabindex: "0", "aria-label": "Stream" }), output = h("section", { hidden: true }, h("h2", "Stream"), stream);
-  let position = 0, complete = false;
+  let position = 0, complete = false, known = null;
   const wrong = h("p.wrong", { role: "alert" });
   let before = "";
 
@@ -32,7 +32,7 @@ export function page({ rest: [id], trouble }) {
       return;
     }
     await children.refresh(story.job);
-    await drawStream(story.job);
+    known = story.job;
     put(waits, awaited(story.job, children.left()));
     bars.update(story);
     const text = JSON.stringify(story);
@@ -40,6 +40,8 @@ export function page({ rest: [id], trouble }) {
     before = text;
     draw(story);
   }, 1000, trouble);
+
+  const reading = repeat(() => known && drawStream(known), 1000, trouble);
 
   /** The stream of a job, as far as it was not read before. */
   async function drawStream(job) {
@@ -129,7 +131,7 @@ export function page({ rest: [id], trouble }) {
   const element = h("div.page", h("p.trail", h("a", { href: "#/queues" }, "Queues")),
     h("div.head", title, state, tools), wrong,
     h("div.two", h("div", facts, event, settle, output, bars.element, children.element, h("h2", "History"), line), values));
-  return { title: "Job", element, stop: () => live.stop() };
+  return { title: "Job", element, stop: () => [live, reading].forEach((one) => one.stop()) };
 }
 
 /** The JSON value of a field; null if it is empty. */
