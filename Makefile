@@ -196,7 +196,7 @@ soak-openapi: $(DEV) $(OPENAPI) ## lint the OpenAPI document, use clients made f
 	@scripts/npm.sh tests/js/spectral .venv-spectral
 	@$(SOAK) -m openapi
 
-soak-sql: $(DEV) ## kill a shop with SQL tables 100 times on each database; kill and pause its nodes 200 times
+soak-sql: $(DEV) ## kill a shop with SQL tables 100 times on each database; kill and pause its nodes 100 times
 	@$(SOAK) -m sql
 
 soak-simulate: $(DEV) ## run the simulator over 50,000 seeds

@@ -91,7 +91,7 @@ async def test_nodes_that_are_killed_and_paused_do_everything_once_and_in_order(
             second = await drainers.next(first)
             crew.kill(crew.number_of(second.node))
             await drainers.next(second)
-            for number in range(200 if soak else 2):
+            for number in range(100 if soak else 2):
                 if number % 2:
                     crew.kill()
                 else:
