@@ -86,6 +86,7 @@ from onceward.work.handlers import Declare
 from onceward.work.inbox import Inbox, Receipt
 from onceward.work.intake import Intake
 from onceward.work.job import later_ms, send_arguments
+from onceward.work.links import new_link
 from onceward.work.queues import Queues
 from onceward.work.results import Results
 
@@ -572,6 +573,35 @@ class App:
             return await events.emit(admit_tx(tx), self.node.schedule, id_, event, value, key)
         self._must_run()
         await self.store.run(lambda tx: events.emit(tx, self.node.schedule, id_, event, value, key))
+
+    async def event_link(
+        self,
+        id_: str,
+        event: str,
+        value: Any = None,
+        *,
+        choices: Mapping[str, Any] | None = None,
+        text: str = "",
+        expires_s: float = 7 * 86_400,
+        base_url: str = "",
+    ) -> str:
+        """A signed link with which a person sends an event to a job once, without credentials.
+
+        Opening it shows a page with a button; pressing the button sends the event. The server must
+        run, with the same server key.
+
+        Args:
+            value: The value of the event, with one button.
+            choices: In place of a value: several buttons, by their labels, such as
+                `{"Approve": True, "Reject": False}`. People who have the link can read all values.
+            text: What the page asks.
+            base_url: The address of the server for browsers. Without it, the link is a path.
+
+        Raises `NoSuchJob`, `AlreadyEnded`, `BadInput`.
+        """
+        self._must_run()
+        link = await new_link(self, id_, event, value, choices, text, expires_s, base_url)
+        return link.url
 
     async def move(self, id_: str, *, delay_s: float = 0.0) -> None:
         """Make a waiting job due after a delay. Raises `NoSuchJob`, `AlreadyEnded`."""

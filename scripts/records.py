@@ -39,6 +39,7 @@ from onceward.webhooks.suspensions import suspension_key
 from onceward.webhooks.timers import WEBHOOKS, Webhook
 from onceward.webhooks.timers.firings import delivery_key, firing_key
 from onceward.webhooks.timers.records import timer_key
+from onceward.work.event_links import link_key
 from onceward.work.inbox import dedupe_key
 from onceward.work.output import page_key
 
@@ -92,7 +93,7 @@ def example_keys() -> list[Key]:
         (schedule.parked_partition("q", NAME), keys.join(5, 1)),
         *(schedule.permit_key("q", 1), schedule.rate_key("q"), settings_key("q")),
         schedule.merge_key("q", "key:shop", "batch k"),
-        *(schedule.events_key(ID), schedule.output_key(ID), page_key(ID, 7)),
+        *(schedule.events_key(ID), schedule.output_key(ID), page_key(ID, 7), link_key(ID)),
         children.family_key(ID, 1),
         children.child_key(ID, 1, 0),
         children.past_key(ID, 1, 0, MS),

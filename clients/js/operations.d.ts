@@ -1720,6 +1720,20 @@ export interface JobsEmitOptions extends CallOptions {
   key?: string;
 }
 
+/** Options of `jobs.eventLink`. */
+export interface JobsEventLinkOptions extends CallOptions {
+  /** The value that the handler receives. */
+  value?: any;
+  /** In place of a value: the labels of several buttons, with their values. */
+  choices?: Record<string, any> | null;
+  /** What the page asks. */
+  text?: string;
+  /** How long the link works. [604800] */
+  expiresS?: number;
+  /** The address of the server for browsers. Without it, the link is a path. */
+  baseUrl?: string;
+}
+
 /** Options of `jobs.children`. */
 export interface JobsChildrenOptions extends CallOptions {
   /** The cursor of the next page. */
@@ -2534,6 +2548,15 @@ export interface Operations {
      * @param event The name of the event.
      */
     emit(id: string, event: string, options?: JobsEmitOptions): Promise<JobOutcome>;
+    /**
+     * Create a link that sends an event once. A person opens the link and presses a button,
+     * without credentials.
+     *
+     * @param id The id of the job.
+     * @param event The name of the event.
+     * @returns The link; a path if the request has no `baseUrl`.
+     */
+    eventLink(id: string, event: string, options?: JobsEventLinkOptions): Promise<string>;
     /**
      * List the children of a job.
      *

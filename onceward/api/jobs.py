@@ -159,6 +159,32 @@ class EmitEvent(Body):
     """The idempotency key: a repeated request sends the event once."""
 
 
+class CreateEventLink(Body):
+    """A link with which a person sends an event once."""
+
+    event: Annotated[str, Meta(min_length=1, max_length=limits.EVENT_NAME_BYTES_MAX)]
+    """The name of the event."""
+    value: Any = None
+    """The value that the handler receives."""
+    choices: dict[str, Any] | None = None
+    """In place of a value: the labels of several buttons, with their values."""
+    text: Annotated[str, Meta(max_length=limits.LINK_TEXT_CHARS_MAX)] = ""
+    """What the page asks."""
+    expires_ms: Annotated[int, Meta(ge=1, le=limits.EVENT_LINK_S_MAX * 1_000)] = 7 * 86_400_000
+    """How long the link works."""
+    base_url: Annotated[str, Meta(max_length=limits.LINK_TEXT_CHARS_MAX)] = ""
+    """The address of the server for browsers. Without it, the link is a path."""
+
+
+class CreatedEventLink(msgspec.Struct):
+    """A link that sends an event."""
+
+    url: str
+    """The link; a path if the request has no `base_url`."""
+    until_ms: int
+    """When it expires."""
+
+
 class ListChildren(Query):
     """Which children of a job to list."""
 
@@ -512,6 +538,19 @@ EMIT = Operation(
     fills=("key",),
     response=JobOutcome,
     errors=("no_such_job", "already_ended", "too_many_events"),
+)
+
+EVENT_LINK = Operation(
+    name="jobs.event_link",
+    method="POST",
+    path="/v1/jobs/{id}/event-links",
+    summary="Create a link that sends an event once",
+    description="A person opens the link and presses a button, without credentials.",
+    scope="work | manage:{queue of the job}",
+    body=CreateEventLink,
+    response=CreatedEventLink,
+    errors=("no_such_job", "already_ended", "value_too_large", "no_server_key"),
+    returns="url",
 )
 
 CHILDREN = Operation(

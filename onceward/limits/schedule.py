@@ -174,3 +174,9 @@ STREAM_BYTES_MAX = 1_000_000
 # A record of a stream is full with this many bytes, and an answer has so many records.
 STREAM_PAGE_BYTES = 32_000
 STREAM_PAGES = 8
+# Links that send an event: short enough for all mail programs.
+EVENT_LINK_CHARS_MAX = 1_900
+EVENT_LINK_S_MAX = 366 * 24 * 3_600
+LINK_CHOICES_MAX = 10
+LINK_LABEL_CHARS_MAX = 50
+LINK_TEXT_CHARS_MAX = 300

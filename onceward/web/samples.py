@@ -64,6 +64,11 @@ _ARGUMENTS: dict[str, dict[str, Any]] = {
     "jobs.report": {"progress": 0.4, "text": "page 4 of 10", "chunks": ["Once ", "upon "]},
     "jobs.output": {"after": 12, "wait_s": 20},
     "jobs.emit": {"event": "approval", "value": {"ok": True}, "key": "click-7"},
+    "jobs.event_link": {
+        "event": "approval",
+        "choices": {"Approve": True, "Reject": False},
+        "text": "Ship order 7?",
+    },
     "jobs.retry": {"key": "retry-7"},
     "jobs.settle": {"step": "pay", "done": True, "result": {"payment": "p-77"}, "key": "settle-7"},
     "jobs.list": {"queue": "orders", "state": "failed"},

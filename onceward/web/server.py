@@ -17,7 +17,7 @@ from onceward.meters import Counter, Histogram
 from onceward.observe.counts import Counts
 from onceward.observe.samples import Samples
 from onceward.repeats import Repeats
-from onceward.web import asgi, portal
+from onceward.web import asgi, event_pages, portal
 from onceward.web.api import ROUTES
 from onceward.web.auth import DEVELOPER, Access, Auth
 from onceward.web.connections import Connections
@@ -112,7 +112,7 @@ class Server:
         self.auth = auth
         self.connections = connections or Connections()
         self.routes = Routes(ROUTES)
-        self._mounts = Mounts({**MOUNTED, **app.mounted}, self.routes)
+        self._mounts = Mounts({**MOUNTED, **event_pages.MOUNTED, **app.mounted}, self.routes)
         self.draining = asyncio.Event()
         """Set when the server stops; waiting requests then return immediately."""
         self.append_id = append_id

@@ -8,6 +8,7 @@ from onceward.schedule.records import OUTPUT_DUE
 from onceward.store.transaction import Transaction
 from onceward.work import events, output, steps
 from onceward.work.children import FOLD_WRITES, Children
+from onceward.work.event_links import LinkUse
 from onceward.work.events import Events
 from onceward.work.internal_queues import insist_on_entry
 from onceward.work.output import Output, Streamed
@@ -29,6 +30,7 @@ PART = Part(
         Kind("job#{slot}", "{id}#events", Events, "events that a job has not consumed"),
         Kind("job#{slot}", "{id}#output", Output, "the progress of a job, and its last chunks"),
         Kind("output#{slot}", "{id}#{seq}", list[Streamed], "chunks of the stream of a job"),
+        Kind("eventlink", "{id}", LinkUse, "a link for an event that was used"),
         Kind("family#{slot}", "{id}#{number}", Family, "children that a job created together"),
         Kind("family#{slot}", "{id}#{number}#{index}", Child, "a child, with its result"),
         Kind(

@@ -32,6 +32,7 @@ STEPS: list[tuple[str, ...]] = [
     ("jobs retry {id}",),
     ("jobs settle {id} pay --not-done", "not_failed"),
     ("jobs emit {id} approved --value 1 --key k",),
+    ('jobs event-link {id} approved --choices {"Yes":1} --expires-s 60 --text Ship?',),
     ("jobs children {id}",),
     ("jobs count-children {id}",),
     ("jobs cancel {id}",),

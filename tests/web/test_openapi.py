@@ -27,6 +27,7 @@ DEFINED = {
     *("POST /v1/jobs/{id}/complete", "POST /v1/jobs/{id}/fail", "POST /v1/jobs/{id}/extend"),
     *("POST /v1/jobs/{id}/output", "GET /v1/jobs/{id}/output"),
     *("GET /v1/jobs/count", "GET /v1/jobs/{id}/children", "POST /v1/jobs/{id}/events"),
+    "POST /v1/jobs/{id}/event-links",
     "GET /v1/jobs/{id}/children/count",
     *("GET /v1/jobs/{id}", "DELETE /v1/jobs/{id}", "POST /v1/jobs/{id}/retry"),
     *("GET /v1/queues", "GET /v1/queues/{queue}", "PUT /v1/queues/{queue}"),

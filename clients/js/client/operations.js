@@ -15,6 +15,7 @@ export const OPERATIONS = {
   "jobs.report": ["POST", "/v1/jobs/{id}/output", "!token progress text chunks first", { returns: "bytes" }],
   "jobs.output": ["GET", "/v1/jobs/{id}/output", "?after ?state ?waitS", { opaque: "chunks.value result" }],
   "jobs.emit": ["POST", "/v1/jobs/{id}/events", "!event value key", { fills: "key" }],
+  "jobs.eventLink": ["POST", "/v1/jobs/{id}/event-links", "!event value choices text expiresS baseUrl", { returns: "url" }],
   "jobs.children": ["GET", "/v1/jobs/{id}/children", "?after ?limit ?state", { pages: "children after" }],
   "jobs.countChildren": ["GET", "/v1/jobs/{id}/children/count", "", { opaque: "states" }],
   "jobs.settle": ["POST", "/v1/jobs/{id}/settle", "!step !done result reason key", { fills: "key", done: "not_failed" }],

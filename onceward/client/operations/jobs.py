@@ -1,13 +1,13 @@
 """Client methods for jobs, from `onceward.api.jobs`. Written by `make generate`."""
 
 import builtins
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any, Literal
 
 from msgspec import UNSET, UnsetType
 
 from onceward.api import jobs as api
-from onceward.api.arguments import as_list, in_ms
+from onceward.api.arguments import as_dict, as_list, in_ms
 from onceward.api.job_history import JobChild, JobChildCounts
 from onceward.api.job_output import JobOutput, ReadOutput, ReportOutput
 from onceward.api.messages import Wait
@@ -215,6 +215,46 @@ class JobsOperations(Operations):
         return await self._transport.run(
             api.EMIT, id, body=api.EmitEvent(event=event, value=value, key=key)
         )
+
+    async def event_link(
+        self,
+        id: str,
+        event: str,
+        *,
+        value: Any = None,
+        choices: Mapping[str, Any] | None = None,
+        text: str = "",
+        expires_s: float = 604800.0,
+        base_url: str = "",
+    ) -> str:
+        """Create a link that sends an event once.
+
+        A person opens the link and presses a button, without credentials.
+
+        - `id`: The id of the job.
+        - `event`: The name of the event.
+        - `value`: The value that the handler receives.
+        - `choices`: In place of a value: the labels of several buttons, with their values.
+        - `text`: What the page asks.
+        - `expires_s`: How long the link works.
+        - `base_url`: The address of the server for browsers. Without it, the link is a path.
+
+        Raises `NoSuchJob`, `AlreadyEnded`, `OncewardError`, `BadInput` (value_too_large).
+        """
+        return (
+            await self._transport.run(
+                api.EVENT_LINK,
+                id,
+                body=api.CreateEventLink(
+                    event=event,
+                    value=value,
+                    choices=as_dict("choices", choices),
+                    text=text,
+                    expires_ms=in_ms("expires_s", expires_s),
+                    base_url=base_url,
+                ),
+            )
+        ).url
 
     async def children(
         self,

@@ -316,6 +316,30 @@ class App(Root[AsyncApp]):
         Raises `NoSuchJob`, `AlreadyEnded` and `BadInput`."""
         return self._portal.run(self._target.emit(id_, event, value, key=key, tx=target(tx)))
 
+    def event_link(
+        self,
+        id_: str,
+        event: str,
+        value: Any = None,
+        *,
+        choices: Mapping[str, Any] | None = None,
+        text: str = "",
+        expires_s: float = 7 * 86400,
+        base_url: str = "",
+    ) -> str:
+        """A signed link with which a person sends an event to a job once, without credentials."""
+        return self._portal.run(
+            self._target.event_link(
+                id_,
+                event,
+                value,
+                choices=choices,
+                text=text,
+                expires_s=expires_s,
+                base_url=base_url,
+            )
+        )
+
     def move(self, id_: str, *, delay_s: float = 0.0) -> None:
         """Make a waiting job due after a delay. Raises `NoSuchJob`, `AlreadyEnded`."""
         return self._portal.run(self._target.move(id_, delay_s=delay_s))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import builtins
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal, overload
 
 from msgspec import UNSET, UnsetType
@@ -119,6 +119,30 @@ class Jobs(Facade[AsyncJobs]):
     def emit(self, id: str, event: str, *, value: Any = None, key: str = "") -> api.JobOutcome:
         """Send an event to a job."""
         return self._portal.run(self._target.emit(id, event, value=value, key=key))
+
+    def event_link(
+        self,
+        id: str,
+        event: str,
+        *,
+        value: Any = None,
+        choices: Mapping[str, Any] | None = None,
+        text: str = "",
+        expires_s: float = 604800.0,
+        base_url: str = "",
+    ) -> str:
+        """Create a link that sends an event once."""
+        return self._portal.run(
+            self._target.event_link(
+                id,
+                event,
+                value=value,
+                choices=choices,
+                text=text,
+                expires_s=expires_s,
+                base_url=base_url,
+            )
+        )
 
     def children(
         self,

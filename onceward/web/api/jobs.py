@@ -48,6 +48,7 @@ from onceward.work.failures import hidden
 from onceward.work.inbox import admit_key, dedupe_key
 from onceward.work.internal_queues import may_enter
 from onceward.work.job import later_ms
+from onceward.work.links import new_link
 from onceward.work.output import NONE_REPORTED, Reported, Run, reported_of
 
 _NULL = Raw(b"null")
@@ -241,6 +242,16 @@ async def emit(call: Call, id_: str, asked: api.EmitEvent) -> api.JobOutcome:
         return (await schedule.get(tx, id_)).state
 
     return api.JobOutcome(id_, await call.app.store.run(fn))
+
+
+@answers(api.EVENT_LINK)
+async def event_link(call: Call, id_: str, asked: api.CreateEventLink) -> api.CreatedEventLink:
+    await call.app.store.run(lambda tx: _operated(call, tx, id_))
+    link = await new_link(
+        *(call.app, id_, asked.event, asked.value, asked.choices, asked.text),
+        *(asked.expires_ms / 1000, asked.base_url),
+    )
+    return api.CreatedEventLink(link.url, link.until_ms)
 
 
 @answers(api.CHILDREN)
