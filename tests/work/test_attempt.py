@@ -15,6 +15,7 @@ from onceward.errors import Fail, Retry
 from onceward.schedule import job_key
 from onceward.store.transaction import Transaction
 from onceward.work.job import Job
+from onceward.work.sync_job import SyncJob
 from tests.schedule.cluster import virtual
 from tests.work.apps import Apps
 
@@ -359,7 +360,7 @@ async def test_the_largest_job_can_still_fail_as_often_as_it_may() -> None:
 
 @virtual
 async def test_a_plain_function_can_be_a_handler_too() -> None:
-    def work(job: Job) -> str:
+    def work(job: SyncJob) -> str:
         job.tx.put(EFFECT, 1)
         return "done"
 
