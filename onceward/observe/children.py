@@ -108,7 +108,7 @@ async def _present(tx: Transaction, id_: str, after: str) -> tuple[list[tuple[En
 
 
 async def _past(tx: Transaction, id_: str) -> list[Entry]:
-    """The children of a job that has ended."""
+    """The children of a job that has ended, also those whose entries are not yet replaced."""
     start, end = keys.below(id_)
     rows = []
     while True:
@@ -130,6 +130,13 @@ async def _past(tx: Transaction, id_: str) -> list[Entry]:
         for child in row.value:
             place = f"{number}#{child.index:06d}"
             found[place] = Entry(place, child.id, child.state)
+    after, more = "", True
+    while more:
+        present, more = await _present(tx, id_, after)
+        for entry, _ in present:
+            after = entry.place
+            if entry.id:
+                found.setdefault(after, entry)
     return sorted(found.values())
 
 

@@ -6,7 +6,7 @@ import { count, span } from "./format.js";
 import { STATES, chip } from "./joblist.js";
 
 const PAGE = 20;
-// Counting takes at most this part of the time.
+// Reading takes at most this part of the time.
 const SHARE = 0.05;
 const GROUPS = [["", "All"], ["failed", "Failed"], ["open", "Not ended"], ["cancelled", "Cancelled"], ["succeeded", "Succeeded"]];
 const ENDED = ["failed", "cancelled", "succeeded"];
@@ -30,16 +30,6 @@ export function children(path, again) {
     return again();
   }
 
-  /** The number of children in each state; counted rarely where that takes long. */
-  async function counted() {
-    const begun = performance.now();
-    if (counts && begun < due) return counts;
-    counts = await get(`${path}/children/count`);
-    const took = performance.now() - begun;
-    due = performance.now() + took / SHARE;
-    return counts;
-  }
-
   async function page() {
     const list = (state, after) => get(query(`${path}/children`, { limit: PAGE, state, after }));
     const found = await list(wanted, pages.at(-1));
@@ -49,15 +39,20 @@ export function children(path, again) {
     return { next: found.next, children: [...failed, ...found.children.filter((one) => !known.has(one.id))] };
   }
 
-  /** Show the children of a job; those of one that has ended do not change any more. */
+  /** Show the children of a job: rarely where that takes long, and once if all have ended. */
   async function refresh(job) {
-    const ended = ["succeeded", "cancelled"].includes(job.state);
-    const now = `${job.state} ${counts?.total}`;
-    if (ended && now === last) return;
-    const { total, states } = await counted();
+    const begun = performance.now();
+    if (last && (begun < due || last === job.state)) return;
+    counts = await get(`${path}/children/count`).catch((error) => {
+      if (error.status !== 404) throw error;
+      return { total: 0, states: {} }; // only workers and operators see children
+    });
+    const { total, states } = counts;
     element.hidden = !total && pages.length === 1;
+    const open = total - ENDED.reduce((sum, one) => sum + (states[one] ?? 0), 0);
+    last = open || !["succeeded", "cancelled"].includes(job.state) ? "changes" : job.state;
     if (element.hidden) return;
-    const of = (state) => (state === "" ? total : state === "open" ? total - ENDED.reduce((sum, one) => sum + (states[one] ?? 0), 0) : states[state] ?? 0);
+    const of = (state) => (state === "" ? total : state === "open" ? open : states[state] ?? 0);
     buttons.forEach((button, number) => {
       const [state, text] = GROUPS[number];
       const inner = state === "open" ? Object.entries(states).filter(([one]) => !ENDED.includes(one) && one !== "open").map(([one, n]) => `${count(n)} ${STATES[one] ?? one}`).join(", ") : "";
@@ -71,7 +66,7 @@ export function children(path, again) {
     next = some.next;
     back.hidden = pages.length === 1;
     further.hidden = !next;
-    last = now;
+    due = performance.now() + (performance.now() - begun) / SHARE;
   }
 
   return { element, refresh, left: () => (counts ? [counts.total - ENDED.reduce((sum, one) => sum + (counts.states[one] ?? 0), 0), counts.total] : null) };
