@@ -30,7 +30,7 @@ _RENAMED = {"UserTransaction": "Transaction"}
 _HOOKS = ("Subscriber", "Progress")
 _FUNCTIONS = {
     "Credentials": "str | Callable[[], str] | None",
-    "Handler": "Callable[[ClaimedJob], Any]",
+    "Handler": "Callable[[SyncWorkerJob], Any]",
 }
 # Contexts: what they give, and the function that makes its synchronous form.
 _DECLARE = "onceward.work.handlers", "Declare"
@@ -39,11 +39,11 @@ _CONTEXTS = {"Hold": ("Lock", "Lock"), "HeldLock": ("HeldLocks", "lambda _, held
 _NAMES = {
     "Any": "from typing import Any",
     "Callable": "from collections.abc import Callable",
-    "ClaimedJob": "from onceward.api.jobs import ClaimedJob",
     "HeldLocks": "from onceward.api.locks import HeldLocks",
     "Iterator": "from collections.abc import Iterator",
     "Self": "from typing import Self",
     "SyncTransaction": "from onceward.store.user_records import SyncTransaction",
+    "SyncWorkerJob": "from onceward.client.work import SyncWorkerJob",
     "Transaction": "from onceward.sync.app.transaction import Transaction",
     "AbstractContextManager": "from contextlib import AbstractContextManager",
     "TracebackType": "from types import TracebackType",
@@ -331,6 +331,8 @@ class _Class:
         given = _unquoted(argument.annotation)
         names = _names(given)
         argument.annotation = self._renamed(given)
+        if "Handler" in names:
+            return argument.arg  # workers run plain functions in threads
         if names & _FUNCTIONS.keys():
             return f"self._portal.asynchronous({argument.arg})"
         if names & set(_HOOKS) or {"object", "Callable"} <= names:

@@ -1,7 +1,7 @@
 """A process to be killed: its jobs stream in a step and outside of it, and a reader follows them.
 
-Run as `python -m tests.stream_child URL JOBS`. It prints a line for each chunk that a reader gets,
-and ends by itself when all jobs have ended.
+Run as `python -m tests.stream_child URL NAME JOBS`. It prints a line for each chunk that a reader
+gets, and ends by itself when all jobs have ended.
 """
 
 import asyncio
@@ -13,14 +13,15 @@ from onceward.app import App
 from onceward.work.job import Job
 
 CHUNKS = 40
+LEASE_S = 1.0
 
 
 class Child:
     """The application."""
 
-    def __init__(self, url: str, jobs: int) -> None:
-        self.app = App(url, name="child", slots=4, drain_s=1)
-        self.app.handler("story", concurrency=8, attempts_max=0)(self.story)
+    def __init__(self, url: str, name: str, jobs: int) -> None:
+        self.app = App(url, name=name, slots=4, drain_s=1, node_lease_s=LEASE_S)
+        self.app.handler("story", lease_s=LEASE_S, concurrency=8, attempts_max=0)(self.story)
         self.jobs = jobs
 
     async def story(self, job: Job) -> int:
@@ -48,6 +49,6 @@ class Child:
 
 
 if __name__ == "__main__":
-    url, jobs = sys.argv[1:]
+    url, name, jobs = sys.argv[1:]
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(Child(url, int(jobs)).run())
+        runner.run(Child(url, name, int(jobs)).run())

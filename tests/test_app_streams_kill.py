@@ -1,4 +1,4 @@
-"""A process is killed while its jobs stream: each stream is whole in the end, without repeats."""
+"""Processes are killed while jobs stream: each stream is whole in the end, without repeats."""
 
 import asyncio
 import sys
@@ -8,19 +8,19 @@ from random import Random
 import pytest
 
 from onceward.app import App
-from tests.stream_child import CHUNKS
+from tests.stream_child import CHUNKS, LEASE_S
 
 pytestmark = pytest.mark.kill
 
 ROOT = Path(__file__).parent.parent
 
 
-async def keep_running(url: str, jobs: int, kills: int, random: Random) -> int:
+async def keep_running(url: str, name: str, jobs: int, kills: int, random: Random) -> int:
     """Run a process, and kill it so often while it streams; returns how often it was killed."""
     killed = 0
     while True:
         process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "tests.stream_child", url, str(jobs)),
+            *(sys.executable, "-m", "tests.stream_child", url, name, str(jobs)),
             cwd=ROOT,
             stdout=asyncio.subprocess.PIPE,
         )
@@ -41,13 +41,13 @@ async def keep_running(url: str, jobs: int, kills: int, random: Random) -> int:
                 await process.wait()
 
 
-@pytest.mark.timeout(2700)
-async def test_streams_survive_kills(tmp_path: Path, soak: bool) -> None:
-    path, jobs = tmp_path / "app.db", 4
-    killed = await keep_running(f"sqlite:///{path}", jobs, 200 if soak else 3, Random())
+async def run_and_judge(url: str, processes: int, kills: int) -> None:
+    jobs, random = 4, Random()
+    lives = [keep_running(url, f"p{n}", jobs, kills, random) for n in range(processes)]
+    killed = sum(await asyncio.gather(*lives))
     parts = {part: [[part, n] for n in range(CHUNKS)] for part in ("first", "second")}
     attempts = 0
-    async with App(f"sqlite:///{path}", slots=4) as app:
+    async with App(url, slots=4, node_lease_s=LEASE_S) as app:
         found = (await app.queues.jobs(queue="story")).jobs
         assert len(found) == jobs
         for job in found:
@@ -55,7 +55,13 @@ async def test_streams_survive_kills(tmp_path: Path, soak: bool) -> None:
             chunks = [one.value async for one in app.follow(job.id) if one.kind == "chunk"]
             assert chunks == parts["first"] + parts["second"]
             attempts += job.attempt
-    print(f"{killed} kills, {attempts} attempts of {jobs} jobs")
+    print(f"{killed} kills of {processes} processes, {attempts} attempts of {jobs} jobs")
+
+
+@pytest.mark.timeout(2700)
+async def test_streams_survive_kills_on_sqlite(tmp_path: Path, soak: bool) -> None:
+    path = tmp_path / "app.db"
+    await run_and_judge(f"sqlite:///{path}", 1, 200 if soak else 3)
     check = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "onceward", "db", "check", str(path)),
         cwd=ROOT,
@@ -63,3 +69,8 @@ async def test_streams_survive_kills(tmp_path: Path, soak: bool) -> None:
     )
     said, _ = await check.communicate()
     assert check.returncode == 0, said.decode()
+
+
+@pytest.mark.timeout(2700)
+async def test_streams_survive_kills_on_postgres(url: str, soak: bool) -> None:
+    await run_and_judge(url, 2, 50 if soak else 1)

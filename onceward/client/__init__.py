@@ -18,6 +18,7 @@ except ModuleNotFoundError as error:
     raise ModuleNotFoundError(f"onceward.client needs {missing(error)}", name=error.name) from error
 
 from onceward.api.endpoints import Endpoint
+from onceward.api.job_updates import JobUpdate
 from onceward.api.jobs import ClaimedJob, Job, JobOutcome
 from onceward.api.locks import HeldLocks, Lock
 from onceward.api.matches import MatchView
@@ -34,7 +35,7 @@ from onceward.client.rooms.live import Live
 from onceward.client.rooms.objects import Item, Presence, RoomList, RoomMap, Saved
 from onceward.client.rooms.replica import Who
 from onceward.client.rooms.room import Room
-from onceward.client.work import Worker
+from onceward.client.work import SyncWorkerJob, Worker, WorkerJob
 
 __all__ = [
     "ClaimedJob",
@@ -46,6 +47,7 @@ __all__ = [
     "Item",
     "Job",
     "JobOutcome",
+    "JobUpdate",
     "Leader",
     "ListedRoom",
     "Live",
@@ -66,9 +68,11 @@ __all__ = [
     "RoomSnapshot",
     "Saved",
     "Seat",
+    "SyncWorkerJob",
     "Table",
     "Timer",
     "Waiter",
     "Who",
     "Worker",
+    "WorkerJob",
 ]

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from onceward.client import ClaimedJob
+from onceward.client import SyncWorkerJob
 from onceward.errors import BadInput, LockHeld, NoSuchJob, NoSuchRoom, Unavailable
 from onceward.sync import Client
 from tests.client.served import Served
@@ -58,8 +58,10 @@ def test_a_worker_runs_plain_functions_in_threads(client: Client) -> None:
     """Two at once, which wait for each other."""
     both = threading.Barrier(2, timeout=60)
 
-    def handle(job: ClaimedJob) -> Any:
+    def handle(job: SyncWorkerJob) -> Any:
         both.wait()
+        job.progress(0.5, "half")
+        job.stream(job.body)
         client.send("handled", job.body)  # the API works in handlers
         return job.body * 2
 
@@ -67,7 +69,10 @@ def test_a_worker_runs_plain_functions_in_threads(client: Client) -> None:
     sent = [client.send("numbers", number) for number in (1, 2)]
     running = threading.Thread(target=worker.run)
     running.start()
-    assert [client.jobs.wait(one.id).result for one in sent] == [2, 4]
+    ended = [client.jobs.wait(one.id) for one in sent]
+    assert [(one.result, one.progress) for one in ended] == [(2, 0.5), (4, 0.5)]
+    updates = [(one.kind, one.value) for one in client.jobs.follow(sent[0].id)]
+    assert updates == [("progress", None), ("chunk", 1), ("end", None)]
     worker.stop()
     running.join(60)
     assert not running.is_alive()

@@ -7,11 +7,10 @@ from types import TracebackType
 from typing import Any, Self, Unpack
 
 from onceward.api import messages as api
-from onceward.api.jobs import ClaimedJob
 from onceward.api.messages import Message, Receipt
 from onceward.client.client import Client as AsyncClient
 from onceward.client.transport import CONNECT_S
-from onceward.client.work import WorkerKeywords
+from onceward.client.work import SyncWorkerJob, WorkerKeywords
 from onceward.clock import Clock
 from onceward.errors import OncewardError
 from onceward.ids import Ids
@@ -122,12 +121,10 @@ class Client(Root[AsyncClient]):
         return self._portal.run(self._target.send_many(queue, messages))
 
     def worker(
-        self, queue: str, handler: Callable[[ClaimedJob], Any], **options: Unpack[WorkerKeywords]
+        self, queue: str, handler: Callable[[SyncWorkerJob], Any], **options: Unpack[WorkerKeywords]
     ) -> Worker:
         """A worker that runs a function on the jobs of a queue. Options are those of `Worker`."""
-        return Worker(
-            self._portal, self._target.worker(queue, self._portal.asynchronous(handler), **options)
-        )
+        return Worker(self._portal, self._target.worker(queue, handler, **options))
 
     def live(self, *, token: str | Callable[[], str] | None = None) -> Live:
         """A WebSocket connection to rooms, for use with `with`."""
