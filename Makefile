@@ -17,7 +17,7 @@ PORT ?= 8080
 # What is compiled is kept, whatever the surroundings say: tests start hundreds of processes.
 unexport PYTHONDONTWRITEBYTECODE
 
-# An environment is made anew when its name changes: another interpreter, checkout, lock, or
+# An environment is made again when its name changes: another interpreter, checkout, lock, or
 # project table. Changing a tool's settings in pyproject.toml does not count.
 key = $(shell { $(PYTHON) -V; echo "$(CURDIR)"; sed '/^\[tool/,$$d' pyproject.toml; \
 	cat requirements/$(1).lock; } 2>&1 | cksum | cut -d ' ' -f 1)
@@ -217,7 +217,7 @@ soak-chaos: $(DEV) ## let everything fail at once for 40 minutes, and fill in do
 soak-mutants: $(DEV) ## make small mistakes in pure modules, and see that their tests notice
 	@$(PY) -m scripts.mutants
 
-pictures: $(DEV) ## make the pictures of the console and of the demonstration anew, for the guides
+pictures: $(DEV) ## make the pictures of the console and the demonstration for the guides
 	@$(PY) scripts/console_pictures.py docs
 	@$(PY) scripts/demo_pictures.py docs
 

@@ -338,7 +338,9 @@ class App:
         """Open the database and run the handlers; without handlers if `work` is False. Raises the
         errors of the engine, and then leaves nothing open."""
         if self._life.running:
-            raise BadInput("the application is already running; start it once, or stop it first")
+            raise BadInput(
+                f"the application {self.name!r} is already running; start it once, or stop it first"
+            )
         if self._life.inherited:
             self._renew()
         self._life.begin()
@@ -391,9 +393,9 @@ class App:
     def limit_work(
         self, queues: Sequence[str] = (), *, concurrency: int = 0, drain_s: float | None = None
     ) -> None:
-        """Set what this process runs, before the start: the handlers of some queues (default: all),
-        jobs of each queue at once (default: as declared), seconds for running handlers to finish.
-        Raises `BadInput`."""
+        """Limit what this process runs: handlers of some queues (default: all), jobs of each queue
+        at once (default: as declared). `drain_s` is the time for running handlers to finish.
+        Call it before the start. Raises `BadInput`."""
         self._declared.must_be_stopped("limit its work")
         drain_ms = None if drain_s is None else milliseconds(drain_s, "the time to drain")
         self._workers.limit(self._declared, queues, concurrency, drain_ms)

@@ -56,7 +56,7 @@ class Converter:
             plain = self._plain(value)
             text = msgspec.json.encode(plain)
         except (TypeError, ValueError, OverflowError, RecursionError) as error:
-            raise BadInput(f"{name}: {error}", code="bad_value") from None
+            raise BadInput(f"{name}: {error}; use values that JSON has", code="bad_value") from None
         self.read(text, name)
         return plain
 
@@ -94,9 +94,9 @@ def _converter(type_: Any) -> Converter:
         read = msgspec.json.Decoder(type_, dec_hook=_read_model).decode
     except Exception as error:
         why = str(error).partition("\n")[0]
-        raise BadInput(f"the type {shown_type(type_)} cannot be converted from JSON: {why}") from (
-            error
-        )
+        raise BadInput(
+            f"the type {shown_type(type_)} cannot be converted from JSON: {why}; use another type"
+        ) from (error)
     return Converter(type_, read, _builtins)
 
 
@@ -117,7 +117,9 @@ def plain_body(body: Any) -> Any:
     try:
         return _builtins(body)
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
-        raise BadInput(f"the body cannot be stored: {error}", code="bad_value") from error
+        raise BadInput(
+            f"the body cannot be stored: {error}; use values that JSON has", code="bad_value"
+        ) from error
 
 
 def shown_type(type_: Any) -> str:

@@ -228,6 +228,11 @@ class OncewardError(Exception):
     def __str__(self) -> str:
         return f"{self.message} [{self.code}]"
 
+    def concealed(self) -> "OncewardError":
+        """The error with its title in place of the message, which is only for the log."""
+        advice = "Retry later" if self.kind.retry else "See the log of the server"
+        return OncewardError(f"{self.kind.title}. {advice}.", code=self.code)
+
 
 class BadInput(OncewardError):
     """A mistake of the caller; nothing was changed."""

@@ -1,4 +1,4 @@
-"""Functions of applications: clear errors where a plain function stands in for an async one."""
+"""Functions of applications: clear errors for a plain function where an async one is needed."""
 
 import inspect
 from collections.abc import Awaitable

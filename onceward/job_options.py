@@ -190,10 +190,10 @@ def admit_options(options: JobOptions) -> None:
         admit_shared_key("a limit key", options.limit_key)
     priority, attempts_max = options.priority, options.attempts_max
     if not is_whole(priority) or not 0 <= priority <= limits.PRIORITY_MAX:
-        raise BadInput(f"a priority is 0 (first) to {limits.PRIORITY_MAX}, not {priority!r}")
+        raise BadInput(f"a priority must be 0 (first) to {limits.PRIORITY_MAX}, not {priority!r}")
     if attempts_max is not None and (not is_whole(attempts_max) or attempts_max < 0):
         raise BadInput(
-            f"the number of attempts is 1 or more, or 0 for no end, not {attempts_max!r}"
+            f"the number of attempts must be 1 or more, or 0 for no end, not {attempts_max!r}"
         )
     if options.tags is not NO_OPTIONS.tags:
         _admit_tags(options.tags)
@@ -202,9 +202,9 @@ def admit_options(options: JobOptions) -> None:
 def _admit_tags(tags: Any) -> None:
     if type(tags) is not tuple:
         hint = f"; for one tag, use [{tags[:100]!r}]" if isinstance(tags, str) else ""
-        raise BadInput(f"tags are a list of texts, not {type(tags).__name__}{hint}")
+        raise BadInput(f"tags must be a list of texts, not {type(tags).__name__}{hint}")
     if len(tags) > limits.TAGS_MAX:
-        raise BadInput(f"a job has at most {limits.TAGS_MAX} tags, not {len(tags)}")
+        raise BadInput(f"a job must have at most {limits.TAGS_MAX} tags, not {len(tags)}")
     for tag in tags:
         keys.admit_name(tag, "a tag", limits.TAG_BYTES_MAX)
         if tags.count(tag) > 1:
@@ -217,5 +217,6 @@ def admit_shared_key(what: str, key: Any) -> None:
     key_bytes = len(key.encode())
     if not 0 < key_bytes <= limits.ORDER_KEY_BYTES_MAX:
         raise BadInput(
-            f"{what} has 1 to {limits.ORDER_KEY_BYTES_MAX} bytes, not {key_bytes}", code="bad_key"
+            f"{what} must have 1 to {limits.ORDER_KEY_BYTES_MAX} bytes, not {key_bytes}",
+            code="bad_key",
         )

@@ -32,7 +32,8 @@ def encode(value: Any, key: Key, order: Literal["sorted"] | None = None) -> byte
             raise ValueError("NaN and infinity are not JSON")
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
         raise BadInput(
-            f"the value for {shown_key(key)} cannot be stored: {error}", code="bad_value"
+            f"the value for {shown_key(key)} cannot be stored: {error}; use values that JSON has",
+            code="bad_value",
         ) from error
     return text
 
@@ -52,7 +53,9 @@ def decode(text: bytes, type: Any, key: Key) -> Any:
         return _decoder(type).decode(text)
     except (msgspec.DecodeError, ValueError, RecursionError) as error:
         raise OncewardError(
-            f"the record {shown_key(key)} is not valid: {error}", code="damaged"
+            f"the record {shown_key(key)} is not valid: {error}. Check the type, or restore "
+            "a backup",
+            code="damaged",
         ) from error
 
 

@@ -37,7 +37,10 @@ _NAMESPACE_END = "\x1f"  # a control character, which no name contains
 def join(*parts: str | int) -> str:
     """Encode a tuple of words and numbers. Raises `BadInput` for invalid parts."""
     if not parts:
-        raise BadInput("a key needs at least one part: keys.join('order', 7)", code="bad_key")
+        raise BadInput(
+            f"a key needs at least one part, as in keys.join('order', 7), but {parts!r} has none",
+            code="bad_key",
+        )
     return "#".join(
         [part if type(part) is str and _PLAIN(part) else _encode(part) for part in parts]
     )
@@ -96,7 +99,9 @@ def admit_name(name: Any, what: str, bytes_max: int) -> None:
         )
     size_bytes = len(name) if name.isascii() else len(name.encode())
     if not 0 < size_bytes <= bytes_max:
-        raise BadInput(f"{what} has 1 to {bytes_max} bytes, not {size_bytes}", code="bad_name")
+        raise BadInput(
+            f"{what} must have 1 to {bytes_max} bytes, not {size_bytes}", code="bad_name"
+        )
 
 
 def admit_text(text: Any, what: str) -> None:

@@ -131,7 +131,8 @@ class Node:
                 await self.store.run(fn)
         except TimeoutError as error:
             raise Unavailable(
-                f"the storage did not respond within {limits.PROBE_S:.0f} s"
+                f"the storage of the node {self._name!r} did not respond within "
+                f"{limits.PROBE_S:.0f} s; check the database"
             ) from error
 
     def act_on_parts(self) -> None:

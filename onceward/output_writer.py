@@ -211,7 +211,9 @@ class OutputWriter:
             return error
         if not isinstance(error, OncewardError):
             logger.error("cannot store the output of a job: %s", error, exc_info=error)
-            error = OncewardError(f"cannot store the output of the job: {error}", code="internal")
+            error = OncewardError(
+                f"cannot store the output of the job: {error}. Check the database", code="internal"
+            )
         self._error = error
         self._chunks, self._progress = [], None
         return None

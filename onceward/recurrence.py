@@ -226,7 +226,8 @@ def _parsed(text: str) -> _Expression:
     """The parsed expression. Copy it before use."""
     if len(text) > limits.CRON_CHARS_MAX:
         raise BadInput(
-            f"a cron expression has at most {limits.CRON_CHARS_MAX} characters, not {len(text)}"
+            f"a cron expression must have at most {limits.CRON_CHARS_MAX} characters, not "
+            f"{len(text)}"
         )
     fields, years = _fields(text)
     try:
@@ -239,7 +240,8 @@ def _parsed(text: str) -> _Expression:
                 f"the cron expression {text!r} never matches; check the day and the month"
             ) from None
         raise BadInput(
-            f"the {field} of the cron expression {text!r} is not valid, as in 0 9 * * mon-fri"
+            f"the {field} of the cron expression {text!r} is not valid; write five fields, "
+            "as in 0 9 * * mon-fri"
         ) from None
     if not _ever(expression):
         raise BadInput(f"the cron expression {text!r} never matches; check the day and the month")
@@ -307,8 +309,8 @@ def _plain_fields(text: str, fields: list[str], marked: list[int]) -> list[str]:
 
 def _misplaced(text: str) -> BadInput:
     return BadInput(
-        f"the cron expression {text!r} has ? at the wrong place: it stands for one of the day of "
-        "the month and the day of the week"
+        f"the cron expression {text!r} has ? at the wrong place: it stands for one of "
+        "the day of the month and the day of the week; use ? for only one of them"
     )
 
 

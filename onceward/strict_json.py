@@ -48,7 +48,9 @@ def parse_by(decoder: msgspec.json.Decoder[T], raw: bytes) -> T:
         raise _invalid(str(error)) from error
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         _find_fault(raw)
-        raise BadInput(f"the text is not JSON: {error}", code="not_json") from error
+        raise BadInput(
+            f"the text is not JSON: {error}; correct it there", code="not_json"
+        ) from error
     # Decoding drops one of two members with the same name, and its colon. Colons in strings are
     # kept, unless one was written as \\u003a.
     if raw.count(b":") != _encode(value).count(b":") or b"\\u" in raw:
@@ -75,19 +77,27 @@ def _find_fault(raw: bytes) -> None:
     try:
         text = raw.decode()
     except UnicodeDecodeError as error:
-        raise BadInput(f"the text is not UTF-8: {error}", code="not_text") from error
+        raise BadInput(
+            f"the text is not UTF-8: {error}; encode it as UTF-8", code="not_text"
+        ) from error
     try:
         value = json.loads(text, object_pairs_hook=_distinct, parse_constant=_no_constant)
     except json.JSONDecodeError as error:
-        raise BadInput(f"the text is not JSON: {error}", code="not_json") from error
+        raise BadInput(
+            f"the text is not JSON: {error}; correct it there", code="not_json"
+        ) from error
     except RecursionError as error:
         raise _too_deep() from error
     except ValueError as error:
-        raise BadInput(f"a number has too many digits: {error}", code="not_a_number") from error
+        raise BadInput(
+            f"a number has too many digits: {error}; send it as text", code="not_a_number"
+        ) from error
     try:
         _encode(value)
     except UnicodeEncodeError as error:
-        raise BadInput(f"the text contains a lone surrogate: {error}", code="not_text") from error
+        raise BadInput(
+            f"the text contains a lone surrogate: {error}; remove it", code="not_text"
+        ) from error
 
 
 def _admit_depth(raw: bytes) -> None:
@@ -104,7 +114,7 @@ def _admit_depth(raw: bytes) -> None:
 
 def _too_deep() -> BadInput:
     return BadInput(
-        f"arrays and objects are nested more than {limits.JSON_DEPTH_MAX} levels deep",
+        f"arrays and objects are nested more than {limits.JSON_DEPTH_MAX} levels deep; use fewer",
         code="too_deep",
     )
 

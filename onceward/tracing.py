@@ -55,7 +55,7 @@ _given: ContextVar[Trace | None] = ContextVar("onceward_trace", default=None)
 
 
 def read(parent: str | None, state: str | None) -> Trace | None:
-    """The trace context of two headers; None if there is none or it is invalid."""
+    """The trace context of two headers; None if it is missing or invalid."""
     if parent is None or (found := _PARENT.match(parent)) is None:
         return None
     rest = parent[found.end() :]

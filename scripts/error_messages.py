@@ -10,6 +10,7 @@ import re
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from onceward import errors
@@ -20,16 +21,33 @@ CLASSES = {
     for name, one in vars(errors).items()
     if inspect.isclass(one) and issubclass(one, errors.OncewardError)
 }
-# The reason, not the caller, decides what to do: the caller retries, or an operator acts.
+# Errors without a wrong value: they are about the state of a node, a connection or a game, or the
+# value is a secret.
 STATES = (
     *("node_stopped", "room_moved", "engine_closed", "engine_unreachable", "overloaded"),
-    *("outcome_unknown", "storage_failed", "slow_reader", "lock_lost", "internal"),
-    *("out_of_time", "unreachable", "in_doubt", "stale_token"),
+    *("too_many_connections", "slow_reader", "internal", "unreachable", "no_credentials"),
+    *("no_server_key", "token_expired", "bad_secret", "match_over", "match_on", "out_of_time"),
+    *("not_your_turn", "upgrade_required", "origin_refused"),
+)
+_VERBS = (
+    "acquire|add|ask|begin|call|cancel|change|check|choose|claim|commit|configure|confirm|connect|copy|"
+    "correct|create|declare|define|do not|encode|end|free|generate|get|give|grant|import|join|keep|"
+    "leave|list|make|move|name|omit|open|pass|percent-encode|publish|put|raise|read|reload|remove|rename|"
+    "repeat|resend|restart|restore|resume|retry|return|run|see|send|serialize|set|settle|shorten|"
+    "sign|simplify|split|start|stop|take|try|upgrade|use|wait|wrap|write"
 )
 _REMEDY = re.compile(
-    r"[;:.] \S|, such as|, not |\b(?:use|give|send|at most|at least|must|needs?|only|either|1 to|"
-    r"0 to|has no|not found|already|again|lacks|may not|cannot|belongs|expected|first|until)\b"
+    rf"(?:^|[;:.,}}] |\bor |\band |\bfirst, )(?:then |instead )?(?:{_VERBS})\b"
+    r"|\b(?:must|may only|needs|takes)\b|; (?:all|the|its|these|only|supported|in)\b",
+    re.IGNORECASE,
 )
+# Ends with the text of another error or a hint, which has the remedy.
+_PASSED = re.compile(
+    r"\{[^{}]*(?:\bmessage|\bhint|advice|_advice\(.*|needed|what|told|reason.*|self\._down|\bwhy|"
+    r"_why\(.*|missing\(.*|_reason\(.*|\bdetail)[^{}]*\}"
+)
+# A limit is not the value that was wrong.
+_LIMIT = re.compile(r"limits\.\w+$|_?[A-Z][A-Z_]*$|PREFIX$")
 
 
 @dataclass(frozen=True)
@@ -43,15 +61,21 @@ class Site:
 
     @property
     def names_value(self) -> bool:
-        return "{" in self.message
+        found = re.findall(r"\{([^{}]+)\}", self.message)
+        return any(not _LIMIT.match(one) for one in found)
 
     @property
     def names_remedy(self) -> bool:
-        return bool(_REMEDY.search(self.message))
+        return bool(_REMEDY.search(self.message) or _PASSED.search(self.message))
 
 
-def sites() -> Iterator[Site]:
+@cache
+def sites() -> tuple[Site, ...]:
     """All places in the package that make an error with a message."""
+    return tuple(_sites())
+
+
+def _sites() -> Iterator[Site]:
     for path in sorted((ROOT / "onceward").rglob("*.py")):
         if "testing" in path.parts:
             continue

@@ -147,8 +147,8 @@ def test_a_name_is_text_of_a_bounded_number_of_bytes() -> None:
     for name in ("a", "#", "é" * 128, "x" * 256, "a b", "* all"):
         keys.admit_name(name, "a lock's name", 256)
     for name, message in (
-        ("", "a pump's name has 1 to 256 bytes, not 0"),
-        ("é" * 128 + "x", "a pump's name has 1 to 256 bytes, not 257"),
+        ("", "a pump's name must have 1 to 256 bytes, not 0"),
+        ("é" * 128 + "x", "a pump's name must have 1 to 256 bytes, not 257"),
         ("\ud800", "a pump's name has control characters or lone surrogates"),
         ("a\x1fb", "a pump's name has control characters or lone surrogates"),
         ("a\n", "a pump's name has control characters or lone surrogates"),

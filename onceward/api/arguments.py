@@ -122,7 +122,9 @@ def in_milliseconds(struct: type[msgspec.Struct], given: Mapping[str, Any]) -> d
     """Members of a struct that are given in seconds, as the struct has them: `timeout_s: 5` is
     `timeout_ms: 5000`. Raises `BadInput` for unknown names."""
     if not isinstance(given, Mapping):
-        raise BadInput(f"expected names with values, not {type(given).__name__}")
+        raise BadInput(
+            f"the options must be a mapping of names to values, not {type(given).__name__}"
+        )
     names = {argument_name(field): field for field in struct.__struct_fields__}
     found = {}
     for name, value in given.items():
@@ -161,7 +163,7 @@ def as_list(name: str, given: Any) -> Any:
     if given is None or given is UNSET:
         return given
     if isinstance(given, str | bytes) or not isinstance(given, Sequence):
-        raise BadInput(f"{name} is a list, not {type(given).__name__}")
+        raise BadInput(f"{name} must be a list, not {type(given).__name__}")
     return list(given)
 
 
@@ -177,7 +179,7 @@ def as_dict(name: str, given: Any) -> Any:
     if given is None or given is UNSET:
         return given
     if not isinstance(given, Mapping):
-        raise BadInput(f"{name} has names with values, not {type(given).__name__}")
+        raise BadInput(f"{name} must be a mapping of names to values, not {type(given).__name__}")
     return dict(given)
 
 
@@ -195,7 +197,7 @@ def as_struct(name: str, given: Any, struct: type[msgspec.Struct]) -> Any:
 def as_structs(name: str, given: Any, struct: type[msgspec.Struct]) -> Any:
     """A list of structs, each as by `as_struct`. Raises `BadInput`."""
     if given is None:
-        raise BadInput(f"{name} is a list, not None")
+        raise BadInput(f"{name} must be a list, not None")
     return [as_struct(f"{name}[{n}]", one, struct) for n, one in enumerate(as_list(name, given))]
 
 

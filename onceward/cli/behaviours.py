@@ -31,7 +31,7 @@ _WAITED = (
 
 
 class Behaviour(NamedTuple):
-    """A command that does more than one call of its operation, or has exit codes of its own."""
+    """A command that does more than one call of its operation, or has special exit codes."""
 
     run: Callable[["RecordingClient", dict[str, Any], argparse.Namespace], Awaitable[Any]] | None
     """Returns the response to print. None: one call of the operation."""

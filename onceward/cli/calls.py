@@ -55,7 +55,7 @@ def connect(
     except Unavailable as error:
         if not error.message.startswith("cannot connect"):
             raise
-        hint = "Is the server running? Start it with `onceward serve`."
+        hint = "Start it with `onceward serve`."
         raise Unavailable(f"{error.message}. {hint}", code=error.code) from error
 
 

@@ -75,8 +75,8 @@ def _add_file(parser: Parser) -> None:
 def _file(text: str) -> str:
     if text.lower().startswith(("postgres:", "postgresql:")):
         raise OncewardError(
-            f"{redact_url(text)!r} is not a file: this command reads SQLite databases; for "
-            "PostgreSQL use its own tools (psql, pg_dump)",
+            f"{redact_url(text)!r} is not a file: this command reads SQLite databases; "
+            "use psql and pg_dump for PostgreSQL",
             code="bad_engine_url",
         )
     return text

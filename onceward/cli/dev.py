@@ -171,7 +171,7 @@ def _walk(folder: Path) -> Iterator[tuple[str, tuple[int, int]]]:
     try:
         entries = list(os.scandir(folder))
     except OSError:
-        return  # removed meanwhile, or not readable
+        return  # removed in between, or not readable
     if any(entry.name == "pyvenv.cfg" for entry in entries):
         return
     for entry in entries:

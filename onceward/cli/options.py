@@ -194,14 +194,14 @@ def _whole(text: str, label: str) -> int:
     try:
         return int(text)
     except ValueError:
-        raise BadInput(f"{label} is a whole number, not {text!r}", code="wrong_type") from None
+        raise BadInput(f"{label} must be a whole number, not {text!r}", code="wrong_type") from None
 
 
 def _number(text: str, label: str) -> float:
     try:
         return float(text)
     except ValueError:
-        raise BadInput(f"{label} is a number, not {text!r}", code="wrong_type") from None
+        raise BadInput(f"{label} must be a number, not {text!r}", code="wrong_type") from None
 
 
 def _seconds(text: str, label: str) -> float:
@@ -209,7 +209,9 @@ def _seconds(text: str, label: str) -> float:
         return float(text)
     except ValueError:
         hint = "as in 90 or 0.5"
-        raise BadInput(f"{label} is in seconds, {hint}, not {text!r}", code="wrong_type") from None
+        raise BadInput(
+            f"{label} must be in seconds, {hint}, not {text!r}", code="wrong_type"
+        ) from None
 
 
 def _time(text: str, label: str, *, whole: bool) -> int | datetime:
@@ -258,7 +260,7 @@ def _read_pairs(texts: list[str], label: str) -> dict[str, str]:
     for text in texts:
         name, colon, value = text.partition(":")
         if not colon:
-            raise BadInput(f"{label} is NAME:VALUE, not {text!r}", code="wrong_type")
+            raise BadInput(f"{label} must be NAME:VALUE, not {text!r}", code="wrong_type")
         pairs[name.strip()] = value.strip()
     return pairs
 

@@ -236,7 +236,9 @@ def _signing_key(file: str | None) -> str:
             f"key file {file!r} not found; check the path", code="no_such_file"
         ) from error
     except (OSError, UnicodeDecodeError) as error:
-        raise OncewardError(f"cannot read {file!r}: {error}", code="bad_settings") from error
+        raise OncewardError(
+            f"cannot read {file!r}: {error}; check its permissions", code="bad_settings"
+        ) from error
     return text.rstrip("\r\n")
 
 

@@ -120,7 +120,10 @@ class HeldLock:
 
     async def __aenter__(self) -> HeldLocks:
         if self._task is not None:
-            raise BadInput("this context was entered before: call hold again")
+            raise BadInput(
+                f"this context of the locks {self._names!r:.100} was already entered; call "
+                "`hold` again"
+            )
         self._task = asyncio.current_task()
         # From before the request: the lease begins later, on the server.
         self._until_ns = self._after_lease_ns()
@@ -149,7 +152,11 @@ class HeldLock:
                 async with asyncio.timeout(max(self._left_s(), 0)):
                     await self._locks.renew(id_, lease_s=self._lease_s)
             except TimeoutError:
-                self._lose(LockLost("the lease ended before it could be renewed", id=id_))
+                self._lose(
+                    LockLost(
+                        f"the lease of {self._lease_s} s ended before it could be renewed", id=id_
+                    )
+                )
                 return
             except OncewardError as error:
                 if not error.kind.retry:
@@ -180,7 +187,9 @@ class HeldLock:
         if self._lost is not None and self._task.uncancel() > self._cancelling:
             return  # cancelled for another reason as well
         if self._lost is None and not await self._release(self._lock.id):
-            self._lost = LockLost("it was released by another client, or the lease ended")
+            self._lost = LockLost(
+                f"the request {self._lock.id} was released by another client, or its lease ended"
+            )
             if error is None:
                 raise self._lost_lock()
         elif self._lost is not None and isinstance(error, asyncio.CancelledError | None):
@@ -190,7 +199,10 @@ class HeldLock:
         assert self._lock is not None
         assert self._lost is not None
         names = ", ".join(self._names)
-        return LockLost(f"the lock on {names} was lost: {self._lost.message}", id=self._lock.id)
+        return LockLost(
+            f"the lock on {names} was lost: {self._lost.message}. Acquire it again",
+            id=self._lock.id,
+        )
 
     async def _release(self, id_: str) -> bool:
         """Release the locks. Returns whether they were held until now. It is attempted until the

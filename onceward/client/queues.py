@@ -44,7 +44,7 @@ async def _all(
     page: Callable[..., Awaitable[ChangedJobs]], progress: Progress | None
 ) -> ChangedJobs:
     if progress is not None and not callable(progress):
-        raise BadInput(f"progress is a function, not {type(progress).__name__}")
+        raise BadInput(f"`progress` must be a function, not {type(progress).__name__}")
     total = ChangedJobs(0, None)
     after: str | None = ""
     while after is not None:

@@ -92,10 +92,10 @@ class Transport:
     ) -> None:
         _admit_address(url)
         if type(connections) is not int or connections < 1:
-            raise BadInput(f"connections is a number from 1, not {connections!r}")
+            raise BadInput(f"`connections` must be a number from 1, not {connections!r}")
         if key is not None and not _is_word(key):
             raise BadInput(
-                "an API key or a token is one word of ASCII; remove spaces and line breaks",
+                "an API key or a token must be one word of ASCII; remove spaces and line breaks",
                 code="no_credentials",
             )
         self.clock = clock or new_clock()
@@ -108,7 +108,10 @@ class Transport:
         )
         self._connect_s = milliseconds(connect_s, "connect_s") / 1000
         if not self._connect_s:
-            raise BadInput("connect_s must be more than 0: it limits the time of a connection")
+            raise BadInput(
+                f"connect_s must be more than 0, not {connect_s!r}: it limits the time of a "
+                "connection"
+            )
         self._connections = connections
         self._session: aiohttp.ClientSession | None = None
         self.opens_itself = False
@@ -129,7 +132,7 @@ class Transport:
         return self
 
     def forked(self) -> None:
-        """Called in a forked process: the next request uses a connection of its own."""
+        """Called in a forked process: the next request uses a new connection."""
         if self._session is not None:
             forks.keep(self._session)
             self._session, self.opens_itself = None, True
@@ -188,7 +191,8 @@ class Transport:
                 ) from error
             if error.code in operation.unknown_errors:
                 raise OutcomeUnknown(
-                    f"the response to {operation.name} was lost, and now it fails: {error.message}"
+                    f"the response to {operation.name} was lost, and now it fails: "
+                    f"{error.message}. Check whether it took effect"
                 ) from error
             # A timer that is cancelled was not moved.
             if error.code not in operation.done_errors or error.details.get("state") == "cancelled":
@@ -284,10 +288,13 @@ class Transport:
                 # Without a connection, the request was not sent.
                 course.lost = course.lost or not refused
                 what = "cannot connect to" if refused else "no response from"
-                error = Unavailable(f"{what} {self._url} ({_why(lost)})")
+                error = Unavailable(
+                    f"{what} {self._url} ({_why(lost)}). Check that the server is running"
+                )
             except msgspec.MsgspecError as odd:
                 raise OncewardError(
-                    f"cannot read the response of {self._url}: {odd}", code="internal"
+                    f"cannot read the response of {self._url}: {odd}. Check the URL",
+                    code="internal",
                 ) from odd
             pause_s = max(self._pause_s(tries, away=away), after_s if tries else 0.0)
             tries += 1
@@ -312,7 +319,9 @@ class Transport:
     ) -> tuple[int, bytes, float]:
         if self._session is None:
             if not self.opens_itself:
-                raise BadInput("the client is closed: use it within `async with client`")
+                raise BadInput(
+                    f"the client of {self._url} is closed: use it within `async with client`"
+                )
             await self.open()
         assert self._session is not None
         # A large body is sent in pieces, so that the event loop is not blocked.
@@ -428,7 +437,7 @@ def _query(query: Any) -> str:
     for name, value in _parameters(query).items():
         if not isinstance(value, str | int):
             raise BadInput(
-                f"{name} is text, a number, true or false, not {type(value).__name__}",
+                f"{name} must be text, a number, true or false, not {type(value).__name__}",
                 code="bad_parameter",
             )
         texts[name] = str(value).lower() if isinstance(value, bool) else value
@@ -442,11 +451,13 @@ def _query(query: Any) -> str:
 def _word(word: Any) -> str:
     """A part of a path; raises `BadInput`."""
     if not isinstance(word, str) or not word:
-        raise BadInput(f"a name is a non-empty text, not {str(word)[:100]!a}", code="bad_name")
+        raise BadInput(f"a name must be a non-empty text, not {str(word)[:100]!a}", code="bad_name")
     try:
         text = quote(word, safe="")
     except UnicodeEncodeError as error:
-        raise BadInput(f"a name is not valid Unicode: {error}", code="not_text") from error
+        raise BadInput(
+            f"a name is not valid Unicode: {error}; remove lone surrogates", code="not_text"
+        ) from error
     if text in (".", ".."):
         raise BadInput(
             f"{text!r} cannot be a name: it changes the path; use another one", code="bad_name"
@@ -460,5 +471,6 @@ def _data(body: Any) -> bytes:
         return encode(body, ("request", "body"))
     except BadInput as error:
         raise BadInput(
-            f"the request cannot be written as JSON: {error.__cause__}", code="bad_value"
+            f"the request cannot be written as JSON: {error.__cause__}; send plain JSON values",
+            code="bad_value",
         ) from error

@@ -106,7 +106,7 @@ class Worker:
     ) -> None:
         """Raises `BadInput`. Errors of the server are raised by `run`."""
         if type(concurrency) is not int or not 1 <= concurrency <= limits.LIST_MAX:
-            raise BadInput(f"concurrency is 1 to {limits.LIST_MAX}, not {concurrency!r}")
+            raise BadInput(f"`concurrency` must be 1 to {limits.LIST_MAX}, not {concurrency!r}")
         admit_function(handler, "the handler of a worker")
         milliseconds(lease_s, "lease_s")
         if milliseconds(wait_s, "wait_s", limits.WAIT_MS_MAX / 1000) < _WAIT_MS_MIN:
@@ -215,7 +215,8 @@ class Worker:
                 await self._fail(claim, refused)
             elif handling.cancelled():
                 await self._fail(
-                    claim, BadInput("the handler has cancelled itself; raise an error instead")
+                    claim,
+                    BadInput("the handler cancelled itself; raise an error instead"),
                 )
             elif (error := handling.exception()) is None:
                 await self._complete(claim, handling.result())

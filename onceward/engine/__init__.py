@@ -11,7 +11,7 @@ from onceward.extras import missing
 from onceward.redaction import redact_url
 
 DEFAULT = "default"
-"""The URL of an application that has none of its own."""
+"""The URL of an application without one."""
 DEFAULT_URL = "sqlite:///onceward.db"
 LOADING_FOR: ContextVar[str] = ContextVar("onceward_database")
 """The database URL of the settings, while an application is loaded for a command."""
@@ -38,14 +38,21 @@ def create(url: str) -> Engine:
         parts = urlsplit(url)
     except UnicodeEncodeError:
         raise BadInput(
-            "a database URL must not contain lone surrogates", code="bad_engine_url"
+            f"the database URL {url[:20]!a} contains lone surrogates; remove them",
+            code="bad_engine_url",
         ) from None
     except ValueError as error:
         # urlsplit quotes the host, and a password in it, after a quotation mark in some errors.
         reason = str(error).partition("'")[0].strip()
-        raise BadInput(f"invalid database URL: {reason}", code="bad_engine_url") from None
+        raise BadInput(
+            f"invalid database URL: {reason}; use sqlite:///file.db, postgresql://… or memory://",
+            code="bad_engine_url",
+        ) from None
     if "\0" in unquote(url):
-        raise BadInput("a database URL must not contain NUL", code="bad_engine_url")
+        raise BadInput(
+            f"the database URL {redact_url(url)!r:.200} contains NUL; remove it",
+            code="bad_engine_url",
+        )
     if parts.scheme in ("postgresql", "postgres"):
         return _create_postgres(url)
     if parts.query or parts.fragment:

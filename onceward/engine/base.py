@@ -167,7 +167,10 @@ class Engine(ABC):
         """The error of calls while it is closed."""
         if self.inherited:
             return forks.forked_error(what)
-        return Unavailable(f"{what} is not open", code="engine_closed")
+        return Unavailable(
+            f"{what} is not open; open it first, or use it before it is closed",
+            code="engine_closed",
+        )
 
     @cached_property
     def alarms(self) -> Alarms:
@@ -222,7 +225,7 @@ class Engine(ABC):
     async def ask_sql(self, statement: str, *arguments: object) -> Sequence[Any]:
         """Run one statement on the SQL database that the engine has, in a transaction of its own;
         returns its rows. It may run twice. Raises `BadInput` and `Unavailable`."""
-        raise BadInput("this database takes no SQL statements")
+        raise BadInput("this database takes no SQL statements; use PostgreSQL")
 
     @abstractmethod
     async def get(self, keys: Sequence[Key], now_ms: int) -> list[Record | None]:
@@ -468,8 +471,8 @@ def _admit_put(write: Put) -> None:
         )
     if len(value) > limits.VALUE_BYTES_MAX:
         raise TooLarge(
-            f"the value of {shown_key(write.key)} has {len(value)} bytes; "
-            f"a record holds at most {limits.VALUE_BYTES_MAX}",
+            f"the value of {shown_key(write.key)} has {len(value)} bytes; it must have at "
+            f"most {limits.VALUE_BYTES_MAX}",
             code="value_too_large",
         )
     try:
@@ -520,12 +523,12 @@ def _utf8_bytes(text: str) -> int:
 
 
 def too_many_keys(count: int) -> TooLarge:
-    return TooLarge(f"one get has at most {limits.GET_KEYS_MAX} keys, not {count}")
+    return TooLarge(f"a get must have at most {limits.GET_KEYS_MAX} keys, not {count}")
 
 
 def admit_scan(limit: int) -> None:
     if type(limit) is not int or not 0 < limit <= limits.SCAN_RECORDS_MAX:
-        raise BadInput(f"a scan returns 1 to {limits.SCAN_RECORDS_MAX} records, not {limit!r}")
+        raise BadInput(f"a scan must request 1 to {limits.SCAN_RECORDS_MAX} records, not {limit!r}")
 
 
 def judge(writes: Sequence[Write], current: Callable[[Key], Record | None]) -> None:
@@ -542,6 +545,7 @@ def judge(writes: Sequence[Write], current: Callable[[Key], Record | None]) -> N
             failed.append(write.key)
     if failed:
         raise Conflict(
-            f"changed by another transaction: {', '.join('/'.join(shown_key(k)) for k in failed)}",
+            "changed by another transaction: "
+            f"{', '.join('/'.join(shown_key(k)) for k in failed)}; read again and retry",
             keys=failed,
         )

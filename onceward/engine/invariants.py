@@ -42,7 +42,9 @@ def due_ms(sort: str) -> int:
     """The due time in the key of a due entry; raises `BadInput` if the key has another form."""
     first, _, rest = sort.partition("#")
     if not rest or not first.isascii() or not first.isdigit() or keys.number(int(first)) != first:
-        raise BadInput(f"{sort!r} does not start with a time", code="bad_key")
+        raise BadInput(
+            f"{sort!r} does not start with a time; begin it with keys.number(…)", code="bad_key"
+        )
     return int(first)
 
 

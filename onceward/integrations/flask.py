@@ -53,7 +53,10 @@ class Onceward(Jobs):
         """Configure the extension for a Flask application. Declare handlers before. Raises
         `BadInput`."""
         if _NAME in web.extensions:
-            raise BadInput(f"the Flask application {web.name!r} already has the extension Onceward")
+            raise BadInput(
+                f"the Flask application {web.name!r} already has the extension Onceward; call "
+                "`init_app` once"
+            )
         site = Site(
             database=web.config.get("ONCEWARD_DATABASE", ""),
             server=web.config.get("ONCEWARD_SERVER", ""),

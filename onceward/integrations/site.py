@@ -90,7 +90,10 @@ class Site:
         if self._client is None:
             return self.app.send(queue, body, key=key, tx=tx, **options)
         if tx is not None:
-            raise BadInput("a message to a server cannot be part of a transaction")
+            raise BadInput(
+                f"a message to the server for the queue {queue!r:.100} cannot be part of a "
+                "transaction; omit `tx`"
+            )
         dump = getattr(body, "model_dump", None)
         plain = msgspec.to_builtins(body) if dump is None else dump(mode="json")
         sent: Any = dict(options)

@@ -52,15 +52,15 @@ def install(
     """
     if (path and auth is None) or (not path and (auth is not None or options)):
         raise BadInput(
-            "the HTTP API needs both a path and credentials, as in "
-            'install(web, app, path="/onceward", auth=Auth(dev=True))'
+            "the HTTP API needs both a path and credentials, and has the path "
+            f"{path!r:.100}; use install(web, app, path='/onceward', auth=Auth(dev=True))"
         )
     if path and (not path.startswith("/") or path.endswith("/")):
         raise BadInput(f"path must begin with a slash and not end with one, not {path!r}")
     if not isinstance(app, App):
         raise BadInput(f"install needs an `onceward.App`, not {type(app).__module__}.App")
     if hasattr(web.state, "onceward"):
-        raise BadInput("Onceward is already installed in this web application")
+        raise BadInput("Onceward is already installed in this web application; call `install` once")
     web.state.onceward = app
     server = None if auth is None else Server(app, auth, work=work, **options)
     web.router.lifespan_context = lifespan(server or app, web.router.lifespan_context, work=work)
@@ -113,7 +113,7 @@ async def respond(request: Request, error: Exception) -> Any:
         await request.close(error.kind.close, error.code)
         return None
     if error.kind.status >= 500:
-        error = OncewardError(f"{error.kind.title}.", code=error.code)
+        error = error.concealed()
     found = problem(error)
     response = Response(found.body, found.status)
     response.raw_headers = found.headers

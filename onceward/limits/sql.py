@@ -18,8 +18,8 @@ OUTBOX_POLL_S_MAX = 3_600.0
 OUTBOX_PAUSE_S_MAX = 5.0
 OUTBOX_CONNECT_S = 10.0
 OUTBOX_ANSWER_S = 30.0
-# How long records of SQL steps are kept at least, how often some are removed (one in so many
-# steps), and how many at once.
+# How long records of SQL steps are kept at least, how often some are removed (once in this number
+# of steps), and how many at once.
 SQL_STEP_KEPT_MS = 7 * 24 * 3_600_000
 SQL_STEPS_PER_PURGE = 50
 SQL_STEPS_PURGED = 100

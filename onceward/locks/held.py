@@ -90,7 +90,10 @@ class Hold:
 
     async def __aenter__(self) -> Lock:
         if self._task is not None:
-            raise BadInput("this hold was already used; call `hold` again")
+            raise BadInput(
+                f"the hold of {', '.join(self._terms.capacities)[:200]} was already used; call "
+                "`hold` again"
+            )
         self._task = asyncio.current_task()
         assert self._task is not None
         self._lock = lock = await self._locks.acquire(self._terms)
@@ -141,7 +144,8 @@ class Hold:
                 self._locks.store.meters.count("locks_lost")
         if lost and self._cancel and (kind is None or (self._cancelled and _is_cancel(error))):
             raise LockLost(
-                f"the lock on {', '.join(lock.tokens)} was lost: {lock.reason}", id=lock.id
+                f"the lock on {', '.join(lock.tokens)} was lost: {lock.reason}. Acquire it again",
+                id=lock.id,
             ) from error
 
 

@@ -257,7 +257,8 @@ class LockTable:
         highest = await tx.get(key, int) or 0
         if token < highest:
             raise LockLost(
-                f"{resource!r} was used with the newer token {highest}; token {token} is stale",
+                f"{resource!r} was used with the newer token {highest}; token {token} is stale; "
+                "acquire the lock again",
                 resource=resource,
                 token=token,
             )
@@ -290,7 +291,7 @@ class LockTable:
         Raises `BadInput`.
         """
         if type(most) is not int or not 0 < most <= limits.LIST_MAX:
-            raise BadInput(f"a page has 1 to {limits.LIST_MAX} locks, not {most!r}")
+            raise BadInput(f"a page must have 1 to {limits.LIST_MAX} locks, not {most!r}")
         start = keys.join(prefix) if prefix else ""
         end = start + "\U0010ffff" if prefix else None
         if after:
@@ -388,4 +389,4 @@ def _refuse_full(heads: Mapping[str, Head]) -> None:
 
 def _admit_lease(lease_ms: int) -> None:
     if type(lease_ms) is not int or not 0 < lease_ms <= limits.LEASE_MS_MAX:
-        raise BadInput(f"a lease has 1 to {limits.LEASE_MS_MAX} ms, not {lease_ms!r}")
+        raise BadInput(f"a lease must have 1 to {limits.LEASE_MS_MAX} ms, not {lease_ms!r}")

@@ -108,7 +108,8 @@ def slot_of(id_: str) -> int:
         except ValueError:
             pass
     raise BadInput(
-        f"{str(id_)[:100]!r} is not the id of a request for locks; `acquire` returns it",
+        f"{str(id_)[:100]!r} is not the id of a request for locks; use the one that "
+        "`acquire` returned",
         code="bad_key",
     )
 
@@ -180,7 +181,7 @@ def admit_names(capacities: Mapping[str, int]) -> None:
         )
     if not 0 < len(capacities) <= limits.LOCK_NAMES_MAX:
         raise BadInput(
-            f"a request has 1 to {limits.LOCK_NAMES_MAX} names, not {len(capacities)}; "
+            f"a request must have 1 to {limits.LOCK_NAMES_MAX} names, not {len(capacities)}; "
             "use one name for locks that are always acquired together"
         )
     for name, capacity in capacities.items():
@@ -194,7 +195,10 @@ def admit_names(capacities: Mapping[str, int]) -> None:
 
 def admit_owner(owner: str) -> None:
     if type(owner) is not str or len(owner) > limits.WORKER_CHARS_MAX:
-        raise BadInput(f"an owner's name has at most {limits.WORKER_CHARS_MAX} characters")
+        raise BadInput(
+            f"an owner's name must be text of at most {limits.WORKER_CHARS_MAX} characters, "
+            f"not {str(owner)[:50]!r}"
+        )
 
 
 def admit_token(token: int) -> None:

@@ -91,7 +91,7 @@ class Locks:
         for name in names:
             if type(name) is not str:
                 raise BadInput(
-                    f"the name of a lock is text, not {type(name).__name__}", code="bad_name"
+                    f"the name of a lock must be text, not {type(name).__name__}", code="bad_name"
                 )
         if len(set(names)) < len(names):
             raise BadInput(f"{str(sorted(names))[:200]} has a lock twice; remove the duplicate")
@@ -183,7 +183,9 @@ class Locks:
             if lock is not None:
                 return lock
             if id_ is not None:
-                raise LockLost(f"the request {id_} expired while it waited", id=id_)
+                raise LockLost(
+                    f"the request {id_} expired while it waited; acquire the locks again", id=id_
+                )
             # This process was suspended for longer than the lease of the request: queue again.
 
     async def _stand(
@@ -411,4 +413,6 @@ def _capacities(names: tuple[str, ...], capacity: int | Mapping[str, int]) -> di
 def _held(terms: Terms) -> LockHeld:
     names = ", ".join(terms.capacities)
     waited = f" for {terms.wait_s} s" if terms.wait_s else ""
-    return LockHeld(f"another holder has the lock on {names}{waited}", names=list(terms.capacities))
+    return LockHeld(
+        f"another holder has the lock on {names}{waited}; retry later", names=list(terms.capacities)
+    )

@@ -61,7 +61,9 @@ class Waiters:
         head = await tx.get(key, Head)
         if head is None:
             raise OncewardError(
-                f"the lock {name!r} is in use, but its record {key} is missing", code="damaged"
+                f"the lock {name!r} is in use, but its record {key} is missing. Check the "
+                "database, or restore a backup",
+                code="damaged",
             )
         return head
 

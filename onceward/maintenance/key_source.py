@@ -89,7 +89,7 @@ class KeySource:
         found = ServerKeys(parse_keys(texts), self._store.random_bytes)
         if not found:
             raise OncewardError(
-                "the given server key is empty; `onceward server-key new` generates one",
+                "the given server key is empty; generate one with `onceward server-key new`",
                 code="bad_settings",
             )
         strict = insist and self._store.engine.shared
@@ -204,7 +204,8 @@ def read_key_file(path: Path) -> str:
         raise
     except (OSError, ValueError) as error:
         raise OncewardError(
-            f"cannot read the server key file {path}: {error}", code="bad_settings"
+            f"cannot read the server key file {path}: {error}; check its permissions",
+            code="bad_settings",
         ) from error
     if stat.S_ISREG(mode) and mode & stat.S_IROTH:
         logger.warning("every user of this machine can read the server key %s; run chmod 600", path)

@@ -44,7 +44,7 @@ def _file_bytes(path: str) -> int:
     try:
         return os.stat(path).st_size
     except FileNotFoundError:
-        return 0  # a journal segment that was folded meanwhile
+        return 0  # a journal segment that was folded in between
 
 
 def _resident_bytes() -> float:
@@ -52,7 +52,7 @@ def _resident_bytes() -> float:
         with open("/proc/self/statm", "rb") as file:
             return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
     except (OSError, IndexError, ValueError):
-        # Without /proc, the highest value so far.
+        # Without /proc, the highest value until now.
         unit = 1 if sys.platform == "darwin" else 1024
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
 

@@ -41,8 +41,8 @@ def admit_key(key: Any) -> None:
     size_bytes = len(key.encode())
     if not 0 < size_bytes <= limits.ORDER_KEY_BYTES_MAX:
         raise BadInput(
-            f"the key of a rate limit has 1 to {limits.ORDER_KEY_BYTES_MAX} bytes, not "
-            f"{size_bytes}; use a hash of a longer one",
+            f"the key of a rate limit must have 1 to {limits.ORDER_KEY_BYTES_MAX} bytes, "
+            f"not {size_bytes}; use a hash of a longer one",
             code="bad_key",
         )
 
@@ -52,10 +52,10 @@ def limit_of(rate: Any, burst: Any) -> Limit:
     number = isinstance(rate, int | float) and type(rate) is not bool
     if not number or not 1 / MICRO <= rate <= TOKENS_MAX:
         raise BadInput(
-            f"rate is {1 / MICRO:f} to {TOKENS_MAX} tokens per second, not {str(rate)[:100]}"
+            f"rate must be {1 / MICRO:f} to {TOKENS_MAX} tokens per second, not {str(rate)[:100]}"
         )
     if not is_whole(burst) or not 0 < burst <= TOKENS_MAX:
-        raise BadInput(f"burst is 1 to {TOKENS_MAX} tokens, not {str(burst)[:100]}")
+        raise BadInput(f"burst must be 1 to {TOKENS_MAX} tokens, not {str(burst)[:100]}")
     if burst / rate > limits.DELAY_S_MAX:
         raise BadInput(
             f"a bucket of {burst} tokens takes more than 100 years to fill at {rate} tokens per "
@@ -67,7 +67,7 @@ def limit_of(rate: Any, burst: Any) -> Limit:
 def admit_tokens(tokens: Any, burst: int) -> None:
     """Raise `BadInput` for a number of tokens that no bucket of this size can ever have."""
     if not is_whole(tokens) or tokens < 0:
-        raise BadInput(f"tokens are 0 or a positive whole number, not {str(tokens)[:100]}")
+        raise BadInput(f"tokens must be 0 or a positive whole number, not {str(tokens)[:100]}")
     if tokens > burst:
         raise BadInput(
             f"{str(tokens)[:100]} tokens are never available: the bucket holds {burst}; take fewer "

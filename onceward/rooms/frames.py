@@ -352,7 +352,7 @@ def read_client(raw: bytes) -> ClientFrame:
     """
     if len(raw) > limits.FRAME_BYTES_MAX:
         raise TooLarge(
-            f"a frame has at most {limits.FRAME_BYTES_MAX} bytes, not {len(raw)}",
+            f"a frame must have at most {limits.FRAME_BYTES_MAX} bytes, not {len(raw)}",
             code="frame_too_large",
         )
     try:
@@ -376,7 +376,11 @@ def read_server(raw: bytes | str) -> ServerFrame:
     try:
         return _server_frame.decode(raw)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise BadInput(f"invalid frame from the server: {error}", code="not_json") from error
+        raise BadInput(
+            f"invalid frame from the server: {error}; check that client and server have the "
+            "same version",
+            code="not_json",
+        ) from error
 
 
 # Close codes of WebSocket after which a client should reconnect: going away, no code, abnormal,

@@ -164,7 +164,10 @@ class Hub:
         """Add a connection to a room. Raises `BadInput`, and the errors of the store."""
         if not self.owners.own(asked.room):
             if session.relayed:
-                raise Unavailable("another node serves the room", code="room_moved")
+                raise Unavailable(
+                    f"another node serves the room {asked.room[:100]!r}; join it again",
+                    code="room_moved",
+                )
             return await self._relay(session, asked)
         for _ in range(_JOIN_TRIES):
             room = await self.fetch(asked.room, create=asked.create, by=session.user)
@@ -178,7 +181,8 @@ class Hub:
                 await self._creator_joined(room)
             return member
         raise Unavailable(
-            "the room ended during every attempt to join; try again", code="room_moved"
+            f"the room {asked.room[:100]!r} ended during every attempt to join; join again",
+            code="room_moved",
         )
 
     async def _creator_joined(self, room: LiveRoom) -> None:
@@ -234,9 +238,14 @@ class Hub:
             incarnation = self.store.engine.incarnation
             loaded = await LoadedRoom.load(self.store, self.parts, id_)
             if self.store.engine.incarnation != incarnation:
-                raise Unavailable("the database was restored", code="room_moved")
+                raise Unavailable(
+                    f"the database was restored while the room {id_!r} was loaded; join it again",
+                    code="room_moved",
+                )
             if not self.owners.own(id_):  # another node may have members in it now
-                raise Unavailable("another node serves the room", code="room_moved")
+                raise Unavailable(
+                    f"another node serves the room {id_!r}; join it again", code="room_moved"
+                )
             room = self.rooms[id_] = LiveRoom(self, id_, loaded)
             self._by_partition[head_key(id_)[0]] = room
         except OncewardError as error:
@@ -442,7 +451,7 @@ async def _no_acts(visitor: Visitor, asked: frames.Act) -> Any:
 
 
 async def _nowhere(address: Address, *_: Any) -> Pipe:
-    raise Unavailable(f"cannot connect to the node at {address.url}", code="room_moved")
+    raise Unavailable(f"cannot connect to the node at {address.url}; join again", code="room_moved")
 
 
 def _nobody(token: str) -> Visitor:

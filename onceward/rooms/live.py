@@ -132,7 +132,9 @@ class LiveRoom:
         the room has ended here.
         """
         if self.over:
-            raise Unavailable("the room has ended on this node", code="room_moved")
+            raise Unavailable(
+                f"the room {self.id!r} has ended on this node; join again", code="room_moved"
+            )
         if not self._working and not self._behind:
             return self._admit(session, asked)
         admitted: asyncio.Future[Member] = asyncio.get_running_loop().create_future()
@@ -454,6 +456,6 @@ def admit_said(event: str, value: Any) -> None:
     size = len(encoded(value))
     if size > limits.SAID_BYTES_MAX:
         raise TooLarge(
-            f"the value of an event has at most {limits.SAID_BYTES_MAX} bytes, not {size}",
+            f"the value of an event must have at most {limits.SAID_BYTES_MAX} bytes, not {size}",
             code="value_too_large",
         )

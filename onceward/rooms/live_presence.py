@@ -45,7 +45,7 @@ class LivePresence:
         size = len(encoded(value))
         if size > limits.PRESENCE_BYTES_MAX:
             raise TooLarge(
-                f"a presence has at most {limits.PRESENCE_BYTES_MAX} bytes, not {size}",
+                f"a presence must have at most {limits.PRESENCE_BYTES_MAX} bytes, not {size}",
                 code="value_too_large",
             )
         self._room.loaded.room.shapes.admit("presence", name, value)

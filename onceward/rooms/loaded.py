@@ -212,8 +212,7 @@ class LoadedRoom:
         # the reads, because entries that it adds later conflict with this commit.
         if self.moved():
             raise OncewardError(
-                f"the room {self._id!r} is not served by this node any more; members must join "
-                "again",
+                f"the room {self._id!r} has moved to another node; members must join again",
                 code="room_moved",
             )
         answers: list[Answer] = []
@@ -263,7 +262,7 @@ class LoadedRoom:
         info = await self._rooms.info(tx, self._id, known=self.info)
         head = await self._rooms.head(tx, self._id)
         if head.epoch != self.room.epoch:
-            raise NoSuchRoom(f"the room {self._id!r} was deleted and created again")
+            raise NoSuchRoom(f"the room {self._id!r} was deleted and created again; join it again")
         if info is not self.info:
             self.info, self.room.shapes = info, Shapes(info.schemas)
         if head.seq < self.room.seq or (

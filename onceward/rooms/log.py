@@ -172,7 +172,10 @@ def add_records(tx: Transaction, id_: str, epoch: str, entries: Sequence[Entry])
         tx.add((log, keys.number(last)), record)
         total += len(record)
     if total > limits.ROOM_COMMIT_BYTES_MAX:
-        raise TooLarge(f"steps in one commit have at most {limits.ROOM_COMMIT_BYTES_MAX} bytes")
+        raise TooLarge(
+            f"the steps of a commit must have at most {limits.ROOM_COMMIT_BYTES_MAX} bytes, "
+            f"not {total}; send fewer"
+        )
     return total
 
 

@@ -24,7 +24,9 @@ def admit_text(text: Any, what: str, bytes_max: int, *, empty: bool = False) -> 
     try:
         size = len(text) if text.isascii() else len(text.encode())
     except UnicodeEncodeError as error:
-        raise BadInput(f"{what} must not contain lone surrogates", code="bad_name") from error
+        raise BadInput(
+            f"{what} must not contain lone surrogates, as {text[:50]!a} does", code="bad_name"
+        ) from error
     if size > bytes_max or not (size or empty):
         least = 0 if empty else 1
         raise BadInput(
@@ -75,11 +77,13 @@ def admit_step(ops: Sequence[RoomOperation]) -> bytes:
             admit_name(does.list, "a list's name")
             _admit_item(does)
         else:
-            raise BadInput(f"{does!r:.100} is not an operation, such as map.set", code="wrong_type")
+            raise BadInput(
+                f"{does!r:.100} is not an operation; use one such as map.set", code="wrong_type"
+            )
     text = encoded(ops)
     if len(text) > limits.ROOM_STEP_BYTES_MAX:
         raise TooLarge(
-            f"a step has at most {limits.ROOM_STEP_BYTES_MAX} bytes, not {len(text)}",
+            f"a step must have at most {limits.ROOM_STEP_BYTES_MAX} bytes, not {len(text)}",
             code="value_too_large",
         )
     return text
@@ -111,7 +115,9 @@ def encoded(value: Any) -> bytes:
     try:
         text = encode(value, ("room", "value"))
     except BadInput as error:
-        raise BadInput(f"not JSON: {error.__cause__}", code="bad_value") from error
+        raise BadInput(
+            f"not JSON: {error.__cause__}; use values that JSON has", code="bad_value"
+        ) from error
     if _maybe_large(text):
         for number in unsafe_numbers(msgspec.json.decode(text)):
             raise BadInput(

@@ -131,7 +131,7 @@ class Rooms:
         if info is None:
             if await tx.get(head_key(id_), Head) is not None:
                 raise damaged(id_, "it has a head but no settings")
-            raise NoSuchRoom(f"room {id_!r} not found", id=id_)
+            raise NoSuchRoom(f"room {id_!r} not found; check its id, or create it", id=id_)
         return known if known is not None and known == info else info
 
     @joins
@@ -141,7 +141,7 @@ class Rooms:
         if head is None:
             if await tx.get(info_key(id_), Info) is not None:
                 raise damaged(id_, "it has settings but no head")
-            raise NoSuchRoom(f"room {id_!r} not found", id=id_)
+            raise NoSuchRoom(f"room {id_!r} not found; check its id, or create it", id=id_)
         return head
 
     @joins
@@ -210,7 +210,7 @@ class Rooms:
         `after`, or an empty string at the end.
         """
         if type(limit) is not int or not 0 < limit <= limits.LIST_MAX:
-            raise BadInput(f"a page has 1 to {limits.LIST_MAX} rooms, not {limit}")
+            raise BadInput(f"a page must have 1 to {limits.LIST_MAX} rooms, not {limit}")
         if not isinstance(meta, Mapping | None):
             raise BadInput(
                 f"`meta` must be a mapping, not {type(meta).__name__}", code="wrong_type"
@@ -260,13 +260,15 @@ class Rooms:
         admit_number(n, least=0)
         if not isinstance(ops, list | tuple):
             raise BadInput(
-                f"a step is a list of operations, not {type(ops).__name__}", code="wrong_type"
+                f"a step must be a list of operations, not {type(ops).__name__}", code="wrong_type"
             )
         # Decoded from JSON as from the log, so that no object is shared with the caller.
         try:
             ops = _read_ops(admit_step(ops))
         except msgspec.ValidationError as error:
-            raise BadInput(f"invalid step: {error}", code="wrong_type") from error
+            raise BadInput(
+                f"invalid step: {error}; see the operations of rooms", code="wrong_type"
+            ) from error
         if create:
             await self._ensure(tx, id_, by)
         info, head = await self.info(tx, id_), await self.head(tx, id_)
@@ -312,11 +314,13 @@ class Rooms:
         """
         info, head = read or (await self.info(tx, id_), await self.head(tx, id_))
         if head.epoch != room.epoch:
-            raise NoSuchRoom(f"the room {id_!r} was deleted and created again", id=id_)
+            raise NoSuchRoom(
+                f"the room {id_!r} was deleted and created again; read it again", id=id_
+            )
         if not entries or head.seq != entries[0].seq - 1 or room.seq != entries[-1].seq:
-            raise Conflict(f"the room {id_!r} has new steps up to {head.seq}")
+            raise Conflict(f"the room {id_!r} has new steps up to {head.seq}; read it again")
         if read is None and not entries[0].follows(head.digest):
-            raise Conflict(f"the room {id_!r} has another history up to {head.seq}")
+            raise Conflict(f"the room {id_!r} has another history up to {head.seq}; read it again")
         pieces = snapshot(tx, room, head, entries)
         return await write(tx, id_, info, head, entries, pieces)
 
@@ -475,7 +479,9 @@ class Rooms:
         if kept.seq != base.seq or kept.digest != base.digest:
             # Another task was faster, or the database was restored.
             self._kept.pop(id_, None)
-            raise Conflict(f"the room {id_!r} has changed from {kept.seq} to {base.seq}")
+            raise Conflict(
+                f"the room {id_!r} has changed from {kept.seq} to {base.seq}; read it again"
+            )
         self._kept.move_to_end(id_)
         if kept.shapes.schemas != info.schemas:
             kept.shapes = Shapes(info.schemas)

@@ -36,13 +36,15 @@ class Presences:
             own = sum(user in others for others in self._entries.values())
             if own >= limits.PRESENCES_PER_USER_MAX:
                 raise BadInput(
-                    f"a user has at most {limits.PRESENCES_PER_USER_MAX} presences in a room",
+                    f"a user must have at most {limits.PRESENCES_PER_USER_MAX} presences in a "
+                    f"room, not one more with {name[:100]!r}; remove another one first",
                     code="room_too_large",
                 )
         more = size - (before.bytes if before is not None else 0)
         if more > 0 and self._bytes + more > limits.PRESENCES_BYTES_MAX:
             raise BadInput(
-                f"presences in a room have at most {limits.PRESENCES_BYTES_MAX} bytes together",
+                f"the presences in a room must have at most {limits.PRESENCES_BYTES_MAX} bytes "
+                f"together, not {self._bytes + more}; send less",
                 code="room_too_large",
             )
         self._bytes += more

@@ -124,7 +124,8 @@ def admit_info(info: Info) -> None:
     size = len(text)
     if size > limits.ROOM_META_BYTES_MAX:
         raise BadInput(
-            f"the metadata of a room has at most {limits.ROOM_META_BYTES_MAX} bytes, not {size}",
+            f"the metadata of a room must have at most {limits.ROOM_META_BYTES_MAX} bytes, "
+            f"not {size}",
             code="value_too_large",
         )
     for value, most, what in (

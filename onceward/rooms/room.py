@@ -156,10 +156,12 @@ class Room:
         if (state.bytes > limits.ROOM_BYTES_MAX and state.bytes > bytes_before) or (
             state.cells > limits.ROOM_CELLS_MAX and state.cells > cells_before
         ):
+            bytes_after, cells_after = state.bytes, state.cells
             state.revert(effects)
             raise TooLarge(
-                f"a room holds at most {limits.ROOM_BYTES_MAX} bytes in {limits.ROOM_CELLS_MAX} "
-                "keys and items",
+                f"a room must have at most {limits.ROOM_BYTES_MAX} bytes and "
+                f"{limits.ROOM_CELLS_MAX} keys and items, not {bytes_after} and {cells_after}; "
+                "remove others first",
                 code="room_too_large",
             )
         digest = self.digest
@@ -185,13 +187,14 @@ class Room:
         """Apply the next entry of the log; return the changes."""
         if entry.seq != self.seq + 1:
             raise OncewardError(
-                f"entry {self.seq + 1} of the room's log is missing; the next one is {entry.seq}",
+                f"entry {self.seq + 1} of the room's log is missing; the next one is "
+                f"{entry.seq}. Restore a backup",
                 code="damaged",
             )
         if not entry.follows(self.digest):
             raise OncewardError(
-                f"entry {entry.seq} of the room's log does not continue the previous one: "
-                "the digests differ",
+                f"entry {entry.seq} of the room's log does not continue the previous one: the "
+                "digests differ. Restore a backup",
                 code="damaged",
             )
         effects = self.state.apply(entry.ops)

@@ -54,7 +54,7 @@ class Shapes:
         size = len(msgspec.json.encode(schemas))
         if size > limits.ROOM_SCHEMAS_BYTES_MAX:
             raise BadInput(
-                f"schemas have at most {limits.ROOM_SCHEMAS_BYTES_MAX} bytes, not {size}",
+                f"schemas must have at most {limits.ROOM_SCHEMAS_BYTES_MAX} bytes, not {size}",
                 code="bad_schema",
             )
         self._checks: dict[tuple[str, str], Check] = {
@@ -119,9 +119,14 @@ _SILENT = ("title", "description", "default")
 
 def _compile(schema: Any, where: str, depth: int) -> Check:
     if not isinstance(schema, Mapping):
-        raise BadInput(f"the schema of {where} must be an object", code="bad_schema")
+        raise BadInput(
+            f"the schema of {where} must be an object, not {type(schema).__name__}",
+            code="bad_schema",
+        )
     if depth == 0:
-        raise BadInput(f"the schema of {where} is nested too deeply", code="bad_schema")
+        raise BadInput(
+            f"the schema of {where} is nested too deeply; simplify it", code="bad_schema"
+        )
     checks: list[Check] = []
     properties = schema.get("properties", {})
     for word, said in schema.items():
@@ -152,7 +157,11 @@ def _bound(word: str, bound: Any, where: str) -> Check:
     about, measure, beyond, told = _BOUNDS[word]
     whole = word not in ("minimum", "maximum")
     if type(bound) not in _NUMBER or (whole and (type(bound) is not int or bound < 0)):
-        raise BadInput(f"invalid number for {word} in the schema of {where}", code="bad_schema")
+        raise BadInput(
+            f"the number for {word} in the schema of {where} must be a number, and 0 or "
+            f"more for sizes, not {str(bound)[:50]}",
+            code="bad_schema",
+        )
 
     def check(value: Any, place: str, work: Work) -> None:
         # Compared instead of subtracted, which integers may be too large for.
@@ -166,7 +175,8 @@ def _type(said: Any, where: str, _depth: int) -> Check:
     types = [said] if isinstance(said, str) else said
     if not isinstance(types, list) or not types or any(type_ not in _TYPES for type_ in types):
         raise BadInput(
-            f"the type in the schema of {where} must be one or a list of {', '.join(_TYPES)}",
+            f"the type in the schema of {where} must be one or a list of "
+            f"{', '.join(_TYPES)}, not {str(said)[:50]!r}",
             code="bad_schema",
         )
 
@@ -179,7 +189,10 @@ def _type(said: Any, where: str, _depth: int) -> Check:
 
 def _enum(said: Any, where: str, _depth: int) -> Check:
     if not isinstance(said, list) or not said:
-        raise BadInput(f"enum in the schema of {where} must be a list of values", code="bad_schema")
+        raise BadInput(
+            f"enum in the schema of {where} must be a list of values, not {str(said)[:50]!r}",
+            code="bad_schema",
+        )
 
     parts = _parts(said)
 
@@ -204,7 +217,10 @@ def _items(said: Any, where: str, depth: int) -> Check:
 
 def _properties(said: Any, where: str, depth: int) -> Check:
     if not isinstance(said, Mapping):
-        raise BadInput(f"properties in the schema of {where} must be an object", code="bad_schema")
+        raise BadInput(
+            f"properties in the schema of {where} must be an object, not {type(said).__name__}",
+            code="bad_schema",
+        )
     inner = {name: _compile(one, f"{name} of {where}", depth) for name, one in said.items()}
 
     def check(value: Any, place: str, work: Work) -> None:
@@ -220,7 +236,8 @@ def _properties(said: Any, where: str, depth: int) -> Check:
 def _required(said: Any, where: str, _depth: int) -> Check:
     if not isinstance(said, list) or not all(isinstance(name, str) for name in said):
         raise BadInput(
-            f"required in the schema of {where} must be a list of names", code="bad_schema"
+            f"required in the schema of {where} must be a list of names, not {str(said)[:50]!r}",
+            code="bad_schema",
         )
 
     def check(value: Any, place: str, work: Work) -> None:
@@ -234,7 +251,8 @@ def _required(said: Any, where: str, _depth: int) -> Check:
 def _additional(said: Any, properties: Any, where: str) -> Check:
     if not isinstance(said, bool):
         raise BadInput(
-            f"additionalProperties in the schema of {where} must be true or false",
+            f"additionalProperties in the schema of {where} must be true or false, not "
+            f"{str(said)[:50]!r}",
             code="bad_schema",
         )
 
@@ -249,7 +267,8 @@ def _additional(said: Any, properties: Any, where: str) -> Check:
 def _any_of(said: Any, where: str, depth: int) -> Check:
     if not isinstance(said, list) or not said:
         raise BadInput(
-            f"anyOf in the schema of {where} must be a list of schemas", code="bad_schema"
+            f"anyOf in the schema of {where} must be a list of schemas, not {str(said)[:50]!r}",
+            code="bad_schema",
         )
     inner = [_compile(one, where, depth) for one in said]
 

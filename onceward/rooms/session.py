@@ -59,7 +59,8 @@ def insist(visitor: Visitor, deed: RoomAction, id_: str) -> None:
     """Raise `not_allowed` unless the visitor has the scope."""
     if not allowed(visitor, deed, id_):
         raise OncewardError(
-            f"{visitor.name!r} lacks the scope {deed}:{id_[:100]}", code="not_allowed"
+            f"{visitor.name!r} lacks the scope {deed}:{id_[:100]}; use a token with that scope",
+            code="not_allowed",
         )
 
 
@@ -273,13 +274,15 @@ class Session:
         self._insist("read", asked.room)
         if asked.room in self._members:
             raise BadInput(
-                "the connection is in this room already; leave it first", code="bad_request"
+                f"the connection is in the room {asked.room[:100]!r} already; leave it first",
+                code="bad_request",
             )
         if asked.create or asked.steps:
             self._insist("write", asked.room)
         if len(self._members) >= limits.ROOMS_PER_CONNECTION_MAX:
             raise BadInput(
-                f"a connection is in at most {limits.ROOMS_PER_CONNECTION_MAX} rooms",
+                f"a connection must be in at most {limits.ROOMS_PER_CONNECTION_MAX} rooms; "
+                f"leave one, or open another connection for {asked.room[:100]!r}",
                 code="bad_request",
             )
         self._wire.pause()
@@ -294,7 +297,9 @@ class Session:
             async with asyncio.timeout(limits.READER_S):
                 await self.drained()
         except TimeoutError:
-            raise OncewardError("the client does not read", code="slow_reader") from None
+            raise OncewardError(
+                "the client does not read; read faster, and connect again", code="slow_reader"
+            ) from None
 
     async def _fetch(self, asked: frames.Join) -> None:
         """Join a room, then continue with frames that have arrived since.
@@ -308,14 +313,17 @@ class Session:
             if self._over:
                 member.leave(lost=True)
             elif member.over:  # it joined and left before this task continued
-                raise Unavailable("the room has moved to another node", code="room_moved")
+                raise Unavailable(
+                    f"the room {asked.room[:100]!r} has moved to another node; join it again",
+                    code="room_moved",
+                )
             else:
                 self._members[asked.room] = member
                 self._several = self._several or len(self._members) > 1
         except OncewardError as error:
             if error.kind.status >= 500 and error.code != "room_moved":
                 logger.error("cannot join the room %s: %s", asked.room, error)
-                error = Unavailable(f"{error.kind.title}.", code=error.code)
+                error = error.concealed()
             self._refuse(asked, error)
         except Exception:
             logger.exception("cannot join the room %s", asked.room)
@@ -338,7 +346,7 @@ class Session:
         except OncewardError as error:
             if error.kind.status >= 500:
                 logger.error("the act %s at the table %s failed: %s", asked.do, asked.table, error)
-                error = Unavailable(f"{error.kind.title}.", code=error.code)
+                error = error.concealed()
             self.say(frames.Failed(asked.n, error.code, error.message))
         except Exception:
             logger.exception("the act %s at the table %s failed", asked.do, asked.table)

@@ -221,7 +221,8 @@ class State:
         if expected != (found is not None) or (found and not same(found.value, does.expect)):
             told = "it is missing" if found is None else f"it is {_told(found.value)}"
             raise BadInput(
-                f"{does.key!r} in {does.map!r} is not as expected: {told}", code="not_expected"
+                f"{does.key!r} in {does.map!r} is not as expected: {told}; read it again",
+                code="not_expected",
             )
         self._map_set(does, effects)
 
@@ -230,14 +231,17 @@ class State:
         value = 0 if found is None else found.value
         if type(value) not in (int, float):
             raise BadInput(
-                f"{does.key!r} in {does.map!r} is not a number: {_told(value)}",
+                f"{does.key!r} in {does.map!r} is not a number: {_told(value)}; set a number first",
                 code="not_countable",
             )
         if type(does.by) not in (int, float):
             raise BadInput(f"the amount must be a number, not {_told(does.by)}", code="wrong_type")
         # Within these bounds browsers compute the same results.
         if not (_countable(value) and _countable(does.by) and _countable(value + does.by)):
-            raise BadInput(f"{does.key!r} in {does.map!r} would be too large", code="not_countable")
+            raise BadInput(
+                f"{does.key!r} in {does.map!r} would be too large; add a smaller amount",
+                code="not_countable",
+            )
         self._change(effects, "map", does.map, does.key, cell_of(value + does.by))
 
     def _make(self, does: op.MapMake | op.ListMake, effects: list[Effect]) -> None:

@@ -1,4 +1,4 @@
-"""Records of child jobs: what a job knows about the jobs that it has created and waits for.
+"""Records of child jobs: the jobs that a job has created and waits for.
 
 A *family* is the children of one call of `job.gather` or `job.wait_any`. It has a record, and each
 child has an entry beside it, which the commit that ends the child fills in. So children that end at
@@ -98,7 +98,7 @@ def number_of(waits: str) -> int | None:
 
 
 def report(tx: Transaction, id_: str, job: Job, parent: Parent) -> None:
-    """Tell the parent of a job that the job has ended."""
+    """Report the end of a job to its parent."""
     if job.stage in ENDED:
         child = Child(id_, job.stage, job.result, job.reason if job.stage != "succeeded" else "")
         tx.put(child_key(parent.id, parent.family, parent.index), child)

@@ -80,7 +80,7 @@ async def _parent_of(tx: Transaction, id_: str, left: dict[str, Any], slots: int
         return msgspec.convert(left["parent"], Parent)
     except (KeyError, msgspec.ValidationError):
         if _text(left, "queue") and "parent" not in left:
-            return None  # the record is complete enough to tell that there is none
+            return None  # the record is complete enough to show that it has no parent
     for slot in range(slots):
         partition, start = family_partition_of(slot), ""
         while rows := await tx.scan(partition, start=start, skip_damaged=True):

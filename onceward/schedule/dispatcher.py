@@ -246,7 +246,10 @@ class Dispatcher:
                     return batch, True
                 batch.append(Entry(slot, kind, sort))
             else:
-                error = BadInput(f"this node has no code for due entries of the kind {name!r}")
+                error = BadInput(
+                    f"this node has no code for due entries of the kind {name!r}; run the same "
+                    "version on all nodes"
+                )
                 slot.troubles.add_unknown(sort, error, now_ms)
             slot.take()
             if kind is None:

@@ -23,7 +23,7 @@ class DueEntries:
         self._known: set[str] = set()
         self._bound = ""
         self._cut = False
-        self._meanwhile: list[str] | None = None
+        self._added: list[str] | None = None
         # Entries that are being processed; and entries that were processed during a scan, which may
         # still return them.
         self._taken: set[str] = set()
@@ -32,16 +32,16 @@ class DueEntries:
     def begin(self) -> None:
         """Start a scan. Entries that are added from now on may be missing from its result."""
         self.stale = False
-        self._meanwhile = []
+        self._added = []
 
     def fill(self, sorts: Iterable[str], bound: str, *, cut: bool, start: str = "") -> None:
         """Replace the entries from `start` to `bound` by the result of a scan. `cut`: more entries
         follow. Cached entries before `start` stay."""
-        meanwhile = [sort for sort in self._meanwhile or () if sort < bound]
+        kept = [sort for sort in self._added or () if sort < bound]
         if start:
-            meanwhile += [sort for sort in self._known if sort < start]
-        self._meanwhile = None
-        self._known = {*sorts, *meanwhile} - self._taken
+            kept += [sort for sort in self._known if sort < start]
+        self._added = None
+        self._known = {*sorts, *kept} - self._taken
         self._taken.difference_update(self._ended)
         self._ended.clear()
         self._heap = list(self._known)
@@ -56,8 +56,8 @@ class DueEntries:
     def add(self, sort: str) -> bool:
         """Add an entry that was just committed; returns whether it is now the first."""
         self._taken.discard(sort)
-        if self._meanwhile is not None:
-            self._meanwhile.append(sort)
+        if self._added is not None:
+            self._added.append(sort)
         if sort >= self._bound or sort in self._known:
             return False
         self._known.add(sort)
@@ -83,7 +83,7 @@ class DueEntries:
 
     def ended(self, sort: str) -> None:
         """The processing of a taken entry has ended: it is deleted, or may return."""
-        if self._meanwhile is None:
+        if self._added is None:
             self._taken.discard(sort)
         else:
             self._ended.append(sort)

@@ -175,7 +175,7 @@ class Schedule:
         admit_id(id_)
         job = await tx.get(job_key(id_), Job)
         if job is None:
-            raise NoSuchJob(f"job {id_} not found", id=id_)
+            raise NoSuchJob(f"job {id_} not found; check its id", id=id_)
         return job
 
     async def quarantine(
@@ -334,9 +334,9 @@ class Schedule:
     async def release(
         self, tx: Transaction, id_: str, token: str, due_ms: int = 0, waits: str = ""
     ) -> None:
-        """Give a job back, now, until a time, or until `wake` if it `waits` for something (and at
-        the latest at a time, if one is given). The attempt does not count.
+        """Return a running job to the schedule. The attempt does not count.
 
+        It is due now, at a time, or, if it `waits` for something, when `wake` is called.
         Raises `StaleToken`, `NoSuchJob`.
         """
         admit_time(due_ms)
@@ -378,7 +378,7 @@ class Schedule:
         if job.stage == "cancelled":
             return
         if job.stage == "succeeded":
-            raise AlreadyEnded(f"job {id_} has already succeeded", id=id_, state=job.state)
+            raise AlreadyEnded(f"job {id_} has succeeded; send a new one", id=id_, state=job.state)
         was_in_line = job.stage == "blocked"
         await self._withdraw(tx, id_, job)
         job.reason = reason_text(reason)
@@ -414,7 +414,7 @@ class Schedule:
         if key and job.retry_key == key:
             return
         if job.stage not in ("failed", "in_doubt"):
-            raise NotFailed(f"job {id_} has not failed: it is {job.state}", id=id_, state=job.state)
+            raise NotFailed(f"job {id_} is {job.state}; retry failed jobs", id=id_, state=job.state)
         if job.quarantined:
             raise NotFailed(
                 f"job {id_} cannot be retried because its record is unreadable. Send the message "
@@ -482,7 +482,7 @@ class Schedule:
         job = await self.get(tx, id_)
         if job.stage != "running" or job.token != token:
             raise StaleToken(
-                f"this token no longer owns job {id_}: the job is {job.state}",
+                f"this token no longer owns job {id_}: the job is {job.state}. Stop this attempt",
                 id=id_,
                 state=job.state,
             )

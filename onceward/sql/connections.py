@@ -1,6 +1,6 @@
 """Connections of applications, by kind: how each one runs a statement.
 
-Statements have `?` for parameters, and rows are tuples, whatever the application has configured.
+Statements have `?` for parameters. Rows are tuples, regardless of the application's settings.
 Drivers are found by the names of their classes, so none is imported.
 """
 

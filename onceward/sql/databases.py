@@ -77,7 +77,7 @@ def address_of(url: str, schema: str = "") -> tuple[str, str]:
 def _must_be_idle(busy: bool) -> None:
     if busy:
         raise BadInput(
-            "the connection is in a transaction: a SQL step needs one of its own. Commit or roll "
+            "the connection is in a transaction: a SQL step needs a separate one. Commit or roll "
             "back first, or pass an engine or a pool."
         )
 

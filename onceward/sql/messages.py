@@ -169,12 +169,13 @@ def arguments(row: Row) -> tuple[str, Any, dict[str, Any]]:
     for what, text in (("body", row.body), ("options", row.options)):
         if len(text) > limits.OUTBOX_TEXT_MAX:
             raise BadInput(
-                f"the {what} of the message has more than {limits.OUTBOX_TEXT_MAX} characters"
+                f"the {what} of the message must have at most {limits.OUTBOX_TEXT_MAX} "
+                f"characters, not {len(text)}"
             )
     body = _decoded(row.body, "body")
     given = _decoded(row.options, "options")
     if not isinstance(given, dict):
-        raise BadInput(f"the options of a message are an object, not {row.options[:100]}")
+        raise BadInput(f"the options of a message must be an object, not {row.options[:100]}")
     for name in given:
         if name not in _NAMES:
             raise unknown_name(name, sorted(_NAMES))
@@ -189,7 +190,10 @@ def arguments(row: Row) -> tuple[str, Any, dict[str, Any]]:
         found["due_ms"] = given["due_ms"]
     if given.get("delay_s"):
         if "due_ms" in found:
-            raise BadInput("a job can have a delay_s or a due_ms, not both")
+            raise BadInput(
+                f"a job can have a delay_s or a due_ms, not both ({given['delay_s']} and "
+                f"{given['due_ms']}); omit one"
+            )
         found["due_ms"] = row.created_ms + milliseconds(given["delay_s"], "a delay")
     if (merge := merge_of(given)) is not None:
         found["merge"] = merge
@@ -205,8 +209,8 @@ def _admit_message(message: str) -> None:
     size_bytes = len(message.encode(errors="replace"))
     if not (message.isprintable() and 0 < size_bytes <= limits.OUTBOX_MESSAGE_BYTES_MAX):
         raise BadInput(
-            f"the id of a message is 1 to {limits.OUTBOX_MESSAGE_BYTES_MAX} bytes of printable "
-            f"text, not {message[:100]!r}",
+            f"the id of a message must have 1 to {limits.OUTBOX_MESSAGE_BYTES_MAX} bytes of "
+            f"printable text, not {message[:100]!r}",
             code="bad_key",
         )
 
@@ -216,5 +220,7 @@ def _decoded(text: str, what: str) -> Any:
         return msgspec.json.decode(text)
     except (msgspec.DecodeError, ValueError, RecursionError) as error:
         raise BadInput(
-            f"the {what} of the message is not JSON: {error}: {text[:100]!r}", code="bad_value"
+            f"the {what} of the message is not JSON: {error}: {text[:100]!r}; write it with "
+            "`enqueue`",
+            code="bad_value",
         ) from error

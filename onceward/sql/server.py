@@ -61,7 +61,7 @@ def sql_outbox_of(
     times = (("poll_s", poll_s), ("idle_poll_s", idle_poll_s), ("lease_s", lease_s))
     for what, seconds in times:
         if not milliseconds(seconds, what, limits.OUTBOX_POLL_S_MAX):
-            raise BadInput(f"{what} must be more than 0 seconds")
+            raise BadInput(f"{what} must be more than 0 seconds, not {seconds}")
     woken = asyncio.Event()
     source = url
     if not isinstance(source, Source):
@@ -237,7 +237,7 @@ class Drainer:
             for _ in rows:
                 meters.count("outbox_rows", outbox=name, verdict=verdict)
         for id_, message, reason in found.failed:
-            shown = ascii(message)[:_SHOWN_CHARS]  # it may be long, and not be valid text
+            shown = ascii(message)[:_SHOWN_CHARS]  # it may be long or invalid text
             logger.error("outbox %s: row %d (%s) failed: %s", name, id_, shown, reason)
 
     async def _delete(self, removals: Sequence[Removal]) -> None:

@@ -76,7 +76,7 @@ _LITE_NAME: Final = (
 
 
 class SqliteSource:
-    """An SQLite database, used in a thread of its own: its writers wait for each other."""
+    """An SQLite database, used in a separate thread: its writers wait for each other."""
 
     def __init__(self, path: str) -> None:
         self.path = os.path.abspath(path)

@@ -187,7 +187,10 @@ class SqlStep:
             raise BadInput(_AUTOCOMMIT)
         [(current, found, now_ms)] = rows
         if not current:
-            raise StaleToken(f"a later attempt of job {self.job} has begun a SQL step", id=self.job)
+            raise StaleToken(
+                f"a later attempt of job {self.job} has begun a SQL step; stop this attempt",
+                id=self.job,
+            )
         self._begun_ms, self._begun_ns = now_ms, self.elapsed_ns()
         if found is None:
             try:
@@ -212,7 +215,7 @@ class SqlStep:
         left_ms = self.insist()
         values: list[Any] = [self.job, self.name, text]
         if dialect == "postgresql":
-            # By the clock of the database, and not after the end of the lease.
+            # By the clock of the database, at most until the end of the lease.
             passed_ms = (self.elapsed_ns() - self._begun_ns) // 1_000_000
             values.append(float(self._begun_ms + passed_ms + left_ms))
         yield _RECORD[dialect], values

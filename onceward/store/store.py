@@ -272,7 +272,9 @@ class Store:
             if tx.session is not None:
                 await tx.session.rollback()
                 if error is not None and tx.session.conflicts(error):
-                    raise Conflict(f"the database aborted a statement: {error}") from error
+                    raise Conflict(
+                        f"the database aborted a statement: {error}; retry the transaction"
+                    ) from error
                 tx.session = None
         try:
             await self._commit(tx, tx.finish(write=write), end_turn)
@@ -432,7 +434,7 @@ class Store:
             except OutcomeUnknown:
                 await self._pause(ask)
         raise Unavailable(
-            f"the database did not respond in {limits.CHECK_ASKS_MAX} attempts",
+            f"the database did not respond in {limits.CHECK_ASKS_MAX} attempts; check the database",
             code="engine_unreachable",
         )
 

@@ -547,8 +547,8 @@ def admit_key(key: Any) -> None:
     """Raise `BadInput` unless the key is a tuple of two strings."""
     if not (isinstance(key, tuple) and len(key) == 2 and all(isinstance(t, str) for t in key)):
         raise BadInput(
-            f"a key is a partition and a sort key, both strings, not {str(key)[:200]!r}: "
-            'tx.get(("stock", "7"))',
+            "a key must be a partition and a sort key, both strings, not "
+            f'{str(key)[:200]!r}: tx.get(("stock", "7"))',
             code="bad_key",
         )
 

@@ -142,7 +142,9 @@ class Call(Generic[T]):
             self._loop.call_soon_threadsafe(self._start, work)
         except RuntimeError:
             _drop(work)
-            raise Unavailable("the process is ending", code="node_stopped") from None
+            raise Unavailable(
+                "the process is ending; make calls before its end", code="node_stopped"
+            ) from None
         return self
 
     def _start(self, work: Awaitable[T]) -> None:
@@ -181,7 +183,7 @@ class Call(Generic[T]):
         self._loop.call_soon_threadsafe(lambda: None if returned.done() else post(value))
 
     def notify(self) -> None:
-        """Let the thread check what it waits for."""
+        """Wake the thread, so that it checks its condition."""
         self._inbox.put(None)
 
     def wait(self, done: Callable[[], bool]) -> None:
@@ -204,7 +206,9 @@ class Call(Generic[T]):
         try:
             return self._task.result()
         except asyncio.CancelledError:
-            raise Unavailable("the call was cancelled, because the process is ending") from None
+            raise Unavailable(
+                "the call was cancelled, because the process is ending; make calls before its end"
+            ) from None
 
 
 async def _awaited(work: Awaitable[T]) -> T:
@@ -273,7 +277,7 @@ class Portal:
                 self._background.closers[id(self)] = close
 
     def discard(self) -> None:
-        """Close in the background what an object had open that nobody uses any more."""
+        """Close in the background what an unused object had open."""
         known = self._background
         if known is None or known.inherited:
             return
@@ -482,7 +486,7 @@ class Root(Facade[A]):
         self._watch()
 
     def _watch(self) -> None:
-        """Close it when nobody uses it any more."""
+        """Close it once it is garbage."""
         self._finalizer = weakref.finalize(self, self._bridge.discard)
         self._finalizer.atexit = False
 

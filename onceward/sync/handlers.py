@@ -23,7 +23,7 @@ class HandlerFunction(Generic[Body, Result, Given, Returned]):
     def __init__(
         self, app: Root[Any], handler: AsyncHandlerFunction[Body, Result, Given, Returned]
     ) -> None:
-        # First, since a callable object has attributes of its own.
+        # First: it copies all attributes of a callable object.
         update_wrapper(self, handler.__wrapped__)
         self.queue = handler.queue
         """The name of its queue."""

@@ -6,11 +6,12 @@ players are queued in lanes; each lane is first in, first out.
 """
 
 from onceward.api.tables import Ending, Leader, Place, Policy, Rating, Seat, Table, Waiter
-from onceward.tables.part import Seats, waiter_key
+from onceward.tables.part import Seats
 from onceward.tables.policy import KINDS, policy_of
 from onceward.tables.protocols import Board, Change, Referee
 from onceward.tables.records import CLOCK_DUE, PURGE_DUE, WAIT_DUE
 from onceward.tables.rounds import CLOCK_WRITES, EXPIRE_WRITES, PURGE_WRITES
+from onceward.tables.waitlist import waiter_key
 
 __all__ = [
     "CLOCK_DUE",

@@ -46,7 +46,9 @@ def insist_on(visitor: Visitor, action: Literal["play", "table"], table: str) ->
     """Raise `not_allowed` for a caller without the scope `play` or `table`."""
     if not visitor.may(action, table):
         raise OncewardError(
-            f"{visitor.name!r} lacks the scope {action}:{table[:100]}", code="not_allowed"
+            f"{visitor.name!r} lacks the scope {action}:{table[:100]}; use credentials with "
+            "that scope",
+            code="not_allowed",
         )
 
 
@@ -58,7 +60,8 @@ def _insist_on_lane(visitor: Visitor, table: str, lane: str) -> None:
     name = f"{table}/{lane}"
     if not (visitor.may("lane", name) or visitor.may("table", table)):
         raise OncewardError(
-            f"{visitor.name!r} lacks the scope lane:{name[:200]}", code="not_allowed"
+            f"{visitor.name!r} lacks the scope lane:{name[:200]}; use credentials with that scope",
+            code="not_allowed",
         )
 
 

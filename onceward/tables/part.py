@@ -25,6 +25,7 @@ from onceward.tables.records import (
     Head,
     Info,
     Stand,
+    admit_ladder,
     admit_move_key,
     admit_user,
     head_key,
@@ -36,7 +37,7 @@ from onceward.tables.records import (
 )
 from onceward.tables.rounds import Rounds
 from onceward.tables.table import OpenTable
-from onceward.tables.waitlist import number_of
+from onceward.tables.waitlist import number_of, read_waiter_key
 
 
 class Seats:
@@ -97,7 +98,7 @@ class Seats:
         if type(meta or {}) is not dict or size > limits.SEATS_META_BYTES_MAX:
             raise BadInput(
                 "the metadata of a table must be an object of at most "
-                f"{limits.SEATS_META_BYTES_MAX} bytes",
+                f"{limits.SEATS_META_BYTES_MAX} bytes, not {size} bytes",
                 code="value_too_large",
             )
         known, head = await tx.get(info_key(id_), Info), await tx.get(head_key(id_), Head)
@@ -136,7 +137,9 @@ class Seats:
             raise BadInput(f"limit must be 1 to {limits.PAGE_JOBS}, not {limit}")
         for text in (prefix, after):
             if text and not names_fit(text, limits.SEATS_ID_BYTES_MAX):
-                raise BadInput(f"{str(text)[:100]!r} is not part of a table id", code="bad_name")
+                raise BadInput(
+                    f"{str(text)[:100]!r} begins no table id; use another", code="bad_name"
+                )
         start = keys.join(prefix) if prefix else ""
         end = start + "\U0010ffff" if prefix else None
         if after:
@@ -187,7 +190,7 @@ class Seats:
     async def rating(self, tx: Transaction, ladder: str, user: str) -> Rating | None:
         """Return the rating of a user, or None."""
         admit_user(user)
-        _admit_ladder(ladder)
+        admit_ladder(ladder)
         return await tx.get(rating_key(ladder, user), Rating)
 
     @joins
@@ -200,7 +203,7 @@ class Seats:
         after: tuple[int, str] | None = None,
     ) -> list[Leader]:
         """Return the players by rating, highest first, starting after a rating and user."""
-        _admit_ladder(ladder)
+        admit_ladder(ladder)
         if type(limit) is not int or not 0 < limit <= limits.LIST_MAX:
             raise BadInput(f"limit must be 1 to {limits.LIST_MAX}, not {limit}")
         start = ""
@@ -212,7 +215,10 @@ class Seats:
                 raise BadInput(told, code="bad_value") from None
             admit_user(user)
             if type(rating) is not int or not 0 <= rating <= limits.SEATS_RATING_MAX:
-                raise BadInput(f"a rating must be 0 to {limits.SEATS_RATING_MAX}", code="bad_value")
+                raise BadInput(
+                    f"a rating must be 0 to {limits.SEATS_RATING_MAX}, not {str(rating)[:50]}",
+                    code="bad_value",
+                )
             start = keys.after(keys.join(limits.SEATS_RATING_MAX - rating, user))
         rows = await tx.scan(ladder_partition(ladder), Rating, start=start, limit=limit)
         return [
@@ -251,12 +257,15 @@ class Seats:
         lane = lane or policy.lanes[-1]
         if lane not in policy.lanes:
             lanes = ", ".join(policy.lanes)
-            raise BadInput(f"unknown lane {str(lane)[:100]!r}; this table has {lanes}")
+            raise BadInput(f"unknown lane {str(lane)[:100]!r}; use one of {lanes}")
         if len(users) > policy.party_max or len(set(users)) < len(users):
-            raise BadInput(f"a party must have 1 to {policy.party_max} different users here")
+            raise BadInput(
+                f"a party must have 1 to {policy.party_max} different users, not {str(users)[:100]}"
+            )
         if policy.bot_ms and not set(users).isdisjoint(policy.bots):
             raise BadInput(
-                f"the names of bots are reserved here: {', '.join(policy.bots)}", code="bad_name"
+                f"the names of bots are reserved here: {', '.join(policy.bots)}; use other names",
+                code="bad_name",
             )
         stand = await sitting.stand(user)
         if stand is not None and stand.role != "watching":
@@ -287,11 +296,14 @@ class Seats:
                 opened = await self._rounds.plays_at(sitting, name)
                 if opened:
                     raise BadInput(
-                        f"{name!r} already plays at table {opened!r}, which was opened from here"
+                        f"{name!r} already plays at table {opened!r}, opened from here; end "
+                        "it first"
                     )
                 continue
             if known.role != "watching":
-                raise BadInput(f"{name!r} is already {known.role} at table {sitting.id!r}")
+                raise BadInput(
+                    f"{name!r} is already {known.role} at table {sitting.id!r}; leave it first"
+                )
             sitting.head.spectators -= 1
 
     def _sits_at_once(self, sitting: OpenTable, size: int, tier: int) -> bool:
@@ -397,12 +409,18 @@ class Seats:
         assert seat is not None
         if not seat.turn and any(other.turn for other in sitting.head.seats.values()):
             turns = [name for name, other in sitting.head.seats.items() if other.turn]
-            raise BadInput(f"it is the turn of {', '.join(turns)}", code="not_your_turn")
+            raise BadInput(
+                f"it is the turn of {', '.join(turns)}; wait for yours", code="not_your_turn"
+            )
         if seat.turn and 0 < seat.due_ms <= sitting.now_ms:
-            raise BadInput("the time for this move has run out", code="out_of_time")
+            raise BadInput(
+                "the time for this move has run out; wait for your next turn", code="out_of_time"
+            )
         referee = self._rounds.referee(sitting)
         if referee is None:
-            raise BadInput(f"table {id_!r} has no game with moves", code="no_game")
+            raise BadInput(
+                f"table {id_!r} has no game with moves; declare one with app.game", code="no_game"
+            )
         await self._is_here(sitting, user, acts=True)
         answer = await referee.move(UserTransaction(tx), sitting.table(), user, move)
         if key:
@@ -453,12 +471,15 @@ class Seats:
         sitting.must_be_open()
         if game is not None and game != sitting.head.game:
             raise BadInput(
-                f"game {sitting.head.game} is running at {id_!r}, not {game}", code="other_game"
+                f"game {sitting.head.game} is running at {id_!r}, not {game}; name that one",
+                code="other_game",
             )
         self._must_play(sitting)
         for user in winners:
             if sitting.seat_of(user) is None:
-                raise BadInput(f"{str(user)[:100]!r} does not play at {id_!r}", code="not_seated")
+                raise BadInput(
+                    f"{str(user)[:99]!r} is no player; name one at {id_!r}", code="not_seated"
+                )
         return await self._rounds.finish(sitting, winners, "result", {})
 
     @joins
@@ -599,9 +620,12 @@ class Seats:
         def rank(key: str) -> tuple[int, int, int]:
             return lanes[key].priority, lanes[key].tier, lanes[key].size
 
-        last, start = _read_waiter_key(after)
+        last, start = read_waiter_key(after)
         if last and last not in lanes:
-            raise BadInput(f"unknown lane {last[:100]!r} in after", code="bad_value")
+            raise BadInput(
+                f"unknown lane {last[:100]!r} in after; use the cursor of the last page",
+                code="bad_value",
+            )
         found: list[Waiter] = []
         for key in sorted(lanes, key=rank):
             if len(found) < limit and (not last or rank(key) >= rank(last)):
@@ -671,27 +695,6 @@ class Seats:
             raise BadInput(f"no game is running at {sitting.id!r}; wait for it", code="no_game")
 
 
-def waiter_key(waiter: Waiter) -> str:
-    """The cursor of a list after this entry of the waitlist."""
-    return keys.join(waiter.lane, waiter.number)
-
-
-def _read_waiter_key(key: str) -> tuple[str, int]:
-    """The lane and number where the next page starts; an empty lane without a cursor."""
-    if key == "":
-        return "", 0
-    try:
-        lane, number = keys.split(key)
-        return lane, int(number) + 1
-    except (TypeError, ValueError, AttributeError) as error:
-        raise BadInput(f"{key!r:.100} is no key of the waitlist", code="bad_value") from error
-
-
 def _digest(move: Any) -> str:
     """A digest of a move as JSON."""
     return blake2b(encode(move, ("move", "value"), order="sorted"), digest_size=16).hexdigest()
-
-
-def _admit_ladder(ladder: str) -> None:
-    if not names_fit(ladder, limits.SEATS_NAME_BYTES_MAX):
-        raise BadInput(f"invalid name of a ladder: {str(ladder)[:100]!r}", code="bad_name")

@@ -254,5 +254,16 @@ def admit_move_key(key: Any) -> None:
     """Raise `BadInput` for an invalid key of a move."""
     if not names_fit(key, limits.SEATS_USER_BYTES_MAX):
         raise BadInput(
-            f"a move's key must be text of 1 to {limits.SEATS_USER_BYTES_MAX} bytes", code="bad_key"
+            f"a move's key must be text of 1 to {limits.SEATS_USER_BYTES_MAX} bytes, not "
+            f"{str(key)[:100]!a}",
+            code="bad_key",
+        )
+
+
+def admit_ladder(ladder: Any) -> None:
+    """Raise `BadInput` for an invalid name of a ladder."""
+    if not names_fit(ladder, limits.SEATS_NAME_BYTES_MAX):
+        raise BadInput(
+            f"invalid name of a ladder: {str(ladder)[:100]!r}; use the name of a game",
+            code="bad_name",
         )

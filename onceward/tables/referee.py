@@ -137,7 +137,9 @@ def read(move: Any) -> Move:
     try:
         return msgspec.convert(move, Move)
     except msgspec.ValidationError as error:
-        raise BadInput(f"invalid move: {error}", code="wrong_type") from error
+        raise BadInput(
+            f"invalid move: {error}; see the rules of the game", code="wrong_type"
+        ) from error
 
 
 _MEMBERS = set(Move.__struct_fields__)

@@ -79,7 +79,7 @@ class Rounds:
         """Return the settings of a table, which rarely change."""
         info = await tx.get(info_key(id_), Info, cached=True)
         if info is None:
-            raise NoSuchTable(f"table {id_!r} not found", id=id_)
+            raise NoSuchTable(f"table {id_!r} not found; check its id, or create it", id=id_)
         return info
 
     async def make(self, tx: Transaction, id_: str, info: Info) -> OpenTable:

@@ -70,7 +70,7 @@ class OpenTable:
         info = await tx.get(info_key(id_), Info, cached=True)
         head = await tx.get(head_key(id_), Head, cached=True)
         if info is None or head is None:
-            raise NoSuchTable(f"table {id_!r} not found", id=id_)
+            raise NoSuchTable(f"table {id_!r} not found; check its id, or create it", id=id_)
         return cls(tx, id_, info, head, board, slots, new=looks)
 
     @property

@@ -10,7 +10,8 @@ are deleted.
 from typing import Final
 
 from onceward import keys, limits
-from onceward.errors import OncewardError
+from onceward.api.tables import Waiter
+from onceward.errors import BadInput, OncewardError
 from onceward.store.transaction import Row, Transaction
 from onceward.tables.records import (
     Front,
@@ -48,7 +49,8 @@ class Waitlist:
         wait = await self._tx.get(wait_key(*self._at, key, number), Wait)
         if wait is None:
             raise OncewardError(
-                f"number {number} of lane {key!r} of table {self._at[0]!r} was removed",
+                f"number {number} of lane {key!r} of table {self._at[0]!r} was removed. Check "
+                "the database, or restore a backup",
                 code="damaged",
             )
         return wait
@@ -132,3 +134,22 @@ class Waitlist:
 def number_of(row: Row[Wait]) -> int:
     """The number of a place in a lane."""
     return int(keys.split(row.key[1])[-1])
+
+
+def waiter_key(waiter: Waiter) -> str:
+    """The cursor of a list after this entry of the waitlist."""
+    return keys.join(waiter.lane, waiter.number)
+
+
+def read_waiter_key(key: str) -> tuple[str, int]:
+    """The lane and number where the next page starts; an empty lane without a cursor."""
+    if key == "":
+        return "", 0
+    try:
+        lane, number = keys.split(key)
+        return lane, int(number) + 1
+    except (TypeError, ValueError, AttributeError) as error:
+        raise BadInput(
+            f"{key!r:.100} is no key of the waitlist; use the cursor of the last page",
+            code="bad_value",
+        ) from error

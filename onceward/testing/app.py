@@ -97,8 +97,8 @@ class TestApp:
             return self
         if not isinstance(asyncio.get_running_loop(), VirtualLoop):
             raise BadInput(
-                "the event loop of this test has no virtual time: give the test an event loop of "
-                "its own (`loop_scope` must be `function`), and use asyncio"
+                "the event loop of this test has no virtual time: give the test a separate event "
+                "loop (`loop_scope` must be `function`), and use asyncio"
             )
         self.app.engine, self.app.outward = MemoryEngine(shared=False), None
         self._returned.clear()

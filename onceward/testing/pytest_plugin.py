@@ -105,7 +105,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
-    """Run the application in the event loop of the test, whichever plugin makes the loop. Then
+    """Run the application in the event loop of the test, which any plugin may make. Then
     simulate the messages of the test if it is marked."""
     given = getattr(item, "funcargs", {})
     app = given.get("onceward_app")

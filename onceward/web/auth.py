@@ -98,13 +98,18 @@ class Access:
             self._known[asked] = allowed  # there are few operations
         if not allowed:
             raise OncewardError(
-                f"{self.name!r} lacks the scope {operation.scope}", code="not_allowed"
+                f"{self.name!r} lacks the scope {operation.scope}; use a key or token with that "
+                "scope",
+                code="not_allowed",
             )
 
     def insist_all(self) -> None:
         """Raise `not_allowed` for a caller without the scope `all`."""
         if not self.grants.everything:
-            raise OncewardError(f"{self.name!r} lacks the scope 'all'", code="not_allowed")
+            raise OncewardError(
+                f"{self.name!r} lacks the scope 'all'; use a key or token with that scope",
+                code="not_allowed",
+            )
 
 
 DEVELOPER = Access(Caller("user", "", "developer"), EVERYTHING)
@@ -331,7 +336,8 @@ def _digest(key: ApiKey) -> bytes:
         digest = b""
     if kind != "sha256" or len(digest) != sha256().digest_size:
         raise OncewardError(
-            f"the digest of the API key of {key.name!r} is not sha256: and 64 hex digits",
+            f"the digest of the API key of {key.name!r} is not sha256: and 64 hex digits; "
+            "create one with `onceward token`",
             code="bad_settings",
         )
     return digest
@@ -346,7 +352,9 @@ def _prepared(key: JwtKey) -> _Known:
         )
     if key.algorithm == "HS256" and len(key.key.encode()) < HS256_BYTES_MIN:
         raise OncewardError(
-            f"a secret for tokens must have at least {HS256_BYTES_MIN} bytes", code="bad_settings"
+            f"a secret for tokens must have at least {HS256_BYTES_MIN} bytes, not "
+            f"{len(key.key.encode())}",
+            code="bad_settings",
         )
     import jwt
 
@@ -355,7 +363,8 @@ def _prepared(key: JwtKey) -> _Known:
     except Exception as error:  # several types, from two libraries
         wanted = "a secret" if key.algorithm == "HS256" else "a public key as PEM"
         raise OncewardError(
-            f"the key for {key.algorithm} is not {wanted}: {error}", code="bad_settings"
+            f"the key for {key.algorithm} is not {wanted}: {error}. Give another key",
+            code="bad_settings",
         ) from error
     if hasattr(material, "private_bytes"):
         raise OncewardError(

@@ -23,7 +23,9 @@ class Form:
     def __getitem__(self, name: str) -> str:
         """The value of a field. Raises `BadInput` if it is missing or repeated."""
         if name not in self._fields:
-            raise BadInput(f"the form lacks the field {name[:100]!a}", code="missing_member")
+            raise BadInput(
+                f"the form lacks the field {name[:100]!a}; send it", code="missing_member"
+            )
         first, *others = self._fields[name]
         if others:
             raise BadInput(
@@ -57,8 +59,10 @@ def pairs_of(raw: bytes, most: int = limits.FORM_FIELDS_MAX) -> list[tuple[str, 
     """The names and values in a form. Raises `BadInput` for text that is not UTF-8, and for too
     many fields."""
     if raw.count(b"&") >= most:
-        raise BadInput(f"the form has more than {most} fields", code="body_too_large")
+        raise BadInput(f"the form has more than {most} fields; send fewer", code="body_too_large")
     try:
         return parse_qsl(raw.decode(), keep_blank_values=True, errors="strict")
     except UnicodeDecodeError as error:
-        raise BadInput(f"the form is not UTF-8: {error}", code="not_text") from error
+        raise BadInput(
+            f"the form is not UTF-8: {error}; encode it as UTF-8", code="not_text"
+        ) from error

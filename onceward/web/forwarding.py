@@ -26,7 +26,7 @@ async def elsewhere(
     if owners.own(id_):
         return None
     if is_from_node(request):
-        raise Unavailable("another node serves the room", code="room_moved")
+        raise Unavailable(f"another node serves the room {id_[:100]!r}; retry", code="room_moved")
     address = await owners.find(id_)
     words = "/".join(quote(word, safe="") for word in ("v1", "rooms", id_, *path))
     try:
@@ -34,7 +34,8 @@ async def elsewhere(
             return await _ask(address, request.method, words, server.caller(request).user, body)
     except (OSError, EOFError, ValueError, TimeoutError) as error:
         raise Unavailable(
-            "the node that serves the room is unavailable", code="room_moved"
+            f"the node that serves the room {id_[:100]!r} is unavailable; retry later",
+            code="room_moved",
         ) from error
 
 

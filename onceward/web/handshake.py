@@ -49,7 +49,7 @@ def admit(server: "Server", request: Request) -> Admission:
             code="bad_parameter",
         )
     if server.draining.is_set():
-        raise Unavailable("the server is stopping", code="node_stopped")
+        raise Unavailable("the server is stopping; connect again", code="node_stopped")
     offered: list[str] = request.scope.get("subprotocols") or []
     chosen = PROTOCOL if PROTOCOL in offered else None
     if is_from_node(request):

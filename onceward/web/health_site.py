@@ -1,4 +1,4 @@
-"""Health checks and metrics on a port of their own, for processes without the HTTP API."""
+"""Health checks and metrics on a separate port, for processes without the HTTP API."""
 
 import asyncio
 import socket
@@ -62,7 +62,7 @@ class HealthSite:
 
     def _running(self) -> Health:
         if self._health is None:
-            raise Unavailable("the application is starting", code="node_stopped")
+            raise Unavailable("the application is starting; retry later", code="node_stopped")
         return self._health
 
     @asynccontextmanager

@@ -79,7 +79,8 @@ class Request:
             return value.decode()
         except UnicodeDecodeError as error:
             raise BadInput(
-                f"the header {name.decode()} is not UTF-8: {error}", code="not_text"
+                f"the header {name.decode()} is not UTF-8: {error}; encode it as UTF-8",
+                code="not_text",
             ) from error
 
     def query(self, known: Iterable[str]) -> dict[str, str]:
@@ -92,7 +93,10 @@ class Request:
                 raw.decode("ascii"), keep_blank_values=True, errors="strict", max_num_fields=100
             )
         except (UnicodeDecodeError, ValueError) as error:
-            raise BadInput(f"the query is not valid: {error}", code="bad_parameter") from error
+            raise BadInput(
+                f"the query is not valid: {error}; percent-encode its values as UTF-8",
+                code="bad_parameter",
+            ) from error
         found = dict(pairs)
         if len(found) < len(pairs):
             names = [name for name, _ in pairs]

@@ -112,6 +112,7 @@ async def dial(
     except (OSError, WebSocketException, TimeoutError, ValueError) as error:
         logger.warning("cannot connect to the node at %s: %s", address.url, error)
         raise Unavailable(
-            "the node that serves the room is unavailable", code="room_moved"
+            f"the node that serves the room is unavailable at {address.url}; join again",
+            code="room_moved",
         ) from error
     return Line(socket, on_message, on_end, ready)

@@ -120,7 +120,7 @@ class Routes:
                 after = node.any
                 values.append(text)
             if after is None:
-                raise BadInput("there is nothing at this path; check the URL", code="not_found")
+                raise _nothing_at(raw)
             before, node = node, after
         asked, method = method, "GET" if method == "HEAD" else method
         route = node.routes.get(method)
@@ -130,10 +130,10 @@ class Routes:
             values.append(text)
         if route is None:
             if not node.routes:
-                raise BadInput("there is nothing at this path; check the URL", code="not_found")
+                raise _nothing_at(raw)
             allowed = ", ".join(sorted({*node.routes, *(["HEAD"] if "GET" in node.routes else [])}))
             raise BadInput(
-                f"this path supports {allowed}, not {asked[:20]}",
+                f"this path does not support {asked[:20]}; use {allowed}",
                 code="method_not_allowed",
                 allow=allowed,
             )
@@ -156,6 +156,11 @@ def raw_path(scope: Scope) -> bytes:
     return raw
 
 
+def _nothing_at(raw: bytes) -> BadInput:
+    path = raw[:100].decode("ascii", "replace")
+    return BadInput(f"there is nothing at the path {path!a}; check the URL", code="not_found")
+
+
 def _words(raw: bytes, root: str) -> list[str]:
     raw = raw.partition(b"?")[0]
     if b"%" in raw:
@@ -174,7 +179,9 @@ def _decode(word: bytes) -> str:
     try:
         text = unquote_to_bytes(word).decode() if b"%" in word else word.decode()
     except UnicodeDecodeError as error:
-        raise BadInput(f"the path is not UTF-8: {error}", code="not_text") from error
+        raise BadInput(
+            f"the path is not UTF-8: {error}; percent-encode it as UTF-8", code="not_text"
+        ) from error
     if "\x00" in text:
         raise BadInput(f"the path {text[:100]!a} contains NUL; remove it", code="bad_name")
     return text

@@ -108,7 +108,7 @@ def outward_of(settings: Settings) -> Outward | None:
         Guard(outward.allow, outward.ports)
     except BadInput as error:
         raise OncewardError(
-            f"invalid setting webhook_allow: {error.message}", code="bad_settings"
+            f"invalid setting webhook_allow: {error.message}; correct it", code="bad_settings"
         ) from error
     return outward
 
@@ -231,6 +231,8 @@ def listen(host: str, port: int) -> socket.socket:
     except (OSError, OverflowError, UnicodeError) as error:
         listening.close()
         raise OncewardError(
-            f"cannot listen on {host}:{port}: {error}", code="bad_settings"
+            f"cannot listen on {host}:{port}: {error}. Choose another port, or stop the "
+            "process that uses it",
+            code="bad_settings",
         ) from error
     return listening

@@ -211,7 +211,7 @@ class Server:
     async def admit(self, request: Request) -> Admission:
         """Check a request for a WebSocket connection. Raises the reason to reject it."""
         if self._counting is None:
-            raise Unavailable("the server is not started", code="node_stopped")
+            raise Unavailable("the server is not started; retry later", code="node_stopped")
         if request.header(HEADER) is not None:
             await self.sessions.find(request)
         return admit(self, request)
@@ -301,7 +301,7 @@ class Server:
     async def _answer(self, route: Route | Mount, request: Request) -> Response:
         try:
             if self._counting is None:
-                raise Unavailable("the server is not started", code="node_stopped")
+                raise Unavailable("the server is not started; retry later", code="node_stopped")
             if request.header(HEADER) is not None:
                 await self.sessions.find(request)
             if isinstance(route, Mount):
@@ -327,7 +327,7 @@ class Server:
                 logger.error("%s %s: %s%s", request.method, request.route, error, more)
             if not self.auth.dev:
                 # Details of the database are only for the log.
-                error = OncewardError(f"{error.kind.title}.", code=error.code)
+                error = error.concealed()
         return problem(error, _headers(error))
 
     def caller(self, request: Request) -> Access:

@@ -225,7 +225,8 @@ class Sessions:
             text += "." + self._app.store.server_keys.sign(_PURPOSE, text)
             if len(text) + len(name) > limits.COOKIE_BYTES_MAX:
                 raise BadInput(
-                    "the token has too many grants for a session; use one with fewer",
+                    f"the grants of the token make a session of {len(text)} characters, "
+                    f"and at most {limits.COOKIE_BYTES_MAX} fit; use a token with fewer",
                     code="value_too_large",
                 )
             left_s = (session.until_ms - self._app.store.clock.now_ms()) // 1_000

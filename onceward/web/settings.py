@@ -279,7 +279,10 @@ def _from_file(path: str | None) -> dict[str, Any]:
             f"file {path} not found; check the path", code="no_such_file"
         ) from error
     except (OSError, ValueError) as error:
-        raise OncewardError(f"cannot read {path or FILE}: {error}", code="bad_settings") from error
+        raise OncewardError(
+            f"cannot read {path or FILE}: {error}. Correct the file or its permissions",
+            code="bad_settings",
+        ) from error
 
 
 def _from_text(name: str, text: str) -> Any:

@@ -70,7 +70,7 @@ class Site:
         if error.kind.status >= 500:
             logger.error("%s %s: %s", request.method, request.route, error)
             # Messages of the database are only for the log.
-            error = OncewardError(f"{error.kind.title}.", code=error.code)
+            error = error.concealed()
         headers = []
         if error.code == "method_not_allowed":
             headers.append((b"allow", str(error.details["allow"]).encode()))

@@ -162,7 +162,10 @@ class Delivery:
         well, reason = False, ""
         try:
             if retry.attempts and job.attempt > retry.attempts:
-                raise Fail("the last attempt was interrupted")
+                raise Fail(
+                    f"attempt {job.attempt - 1}, the last, was interrupted; check whether the "
+                    "receiver got it, and resend it if not"
+                )
             timeout_s = (retry.timeout_ms or 0) / 1_000 or self._outward.total_s
             called = self._call(job, webhook, given, endpoint, now_ms, timeout_s)
             verdict = answers.judge(await called)

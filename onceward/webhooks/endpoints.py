@@ -129,7 +129,10 @@ async def get(tx: Transaction, id_: str, *, caller: str = "") -> Endpoint:
     """Return an endpoint. Raises `NoSuchEndpoint`."""
     endpoint = await tx.get(endpoint_key(caller, id_), Endpoint)
     if endpoint is None:
-        raise NoSuchEndpoint(f"endpoint {id_!r} not found", id=id_)
+        raise NoSuchEndpoint(
+            f"endpoint {id_!r} not found; check its id, or create it; check its id, or create it",
+            id=id_,
+        )
     return _decrypted(tx, caller, id_, endpoint)
 
 
@@ -157,7 +160,7 @@ async def revoke_portals(tx: Transaction, id_: str, *, caller: str = "") -> None
     key = endpoint_key(caller, id_)
     endpoint = await tx.get(key, Endpoint)
     if endpoint is None:
-        raise NoSuchEndpoint(f"endpoint {id_!r} not found", id=id_)
+        raise NoSuchEndpoint(f"endpoint {id_!r} not found; check its id, or create it", id=id_)
     endpoint.portals += 1
     tx.put(key, endpoint)
 

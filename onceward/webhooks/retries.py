@@ -33,7 +33,9 @@ def admit_policy(policy: RetryPolicy) -> None:
                 f"not {attempts_max!r}"
             )
         if pauses_ms == () and attempts_max != 1:
-            raise BadInput("retry without pauses means one attempt; leave out attempts_max")
+            raise BadInput(
+                f"retry without pauses means one attempt, not {attempts_max}; omit attempts_max"
+            )
     timeout_ms = policy.timeout_ms
     if timeout_ms is not None and (
         type(timeout_ms) is not int or not 0 < timeout_ms <= limits.OUTWARD_TIMEOUT_MS_MAX
@@ -47,7 +49,10 @@ def admit_policy(policy: RetryPolicy) -> None:
 def _admit_pauses(pauses_ms: tuple[int, ...]) -> None:
     least_ms, most_ms = limits.RETRY_PAUSE_MS_MIN, limits.RETRY_PAUSE_MS_MAX
     if type(pauses_ms) is not tuple or len(pauses_ms) > limits.RETRY_PAUSES_MAX:
-        raise BadInput(f"retry must have a list of up to {limits.RETRY_PAUSES_MAX} pauses")
+        raise BadInput(
+            f"`retry` must have a list of up to {limits.RETRY_PAUSES_MAX} pauses, not "
+            f"{str(pauses_ms)[:100]}"
+        )
     for pause_ms in pauses_ms:
         if type(pause_ms) is not int or not least_ms <= pause_ms <= most_ms:
             raise BadInput(f"a pause must be {least_ms} to {most_ms} ms, not {pause_ms!r}")

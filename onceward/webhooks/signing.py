@@ -55,7 +55,11 @@ def headers(secrets: Sequence[str], id_: str, timestamp_s: int, body: bytes) -> 
             f"invalid message id {id_!r}; use printable ASCII without dots", code="bad_header"
         )
     if len(secrets) > limits.SECRETS_MAX:
-        raise BadInput(f"at most {limits.SECRETS_MAX} secrets can sign at once", code="bad_secret")
+        raise BadInput(
+            f"a message must have at most {limits.SECRETS_MAX} secrets that sign it, not "
+            f"{len(secrets)}",
+            code="bad_secret",
+        )
     made = {"webhook-id": id_, "webhook-timestamp": str(timestamp_s)}
     if secrets:
         signed = f"{id_}.{timestamp_s}.".encode("ascii") + body

@@ -243,7 +243,8 @@ class Attempt:
                 return True
             if conflicts + 1 >= limits.TRANSACTION_ATTEMPTS_MAX:
                 too_many = Contention(
-                    f"{conflicts + 1} conflicts in a row: too many jobs write one record"
+                    f"{conflicts + 1} conflicts in a row: too many jobs write one record; give "
+                    "these jobs an order key, or split the record"
                 )
                 for one in held:
                     await self._fail(one, too_many)

@@ -65,7 +65,9 @@ def changed(queue: str, before: QueueSettings, changes: dict[str, Any]) -> Queue
         plain = msgspec.to_builtins(msgspec.structs.replace(before, **changes))
         after_ = msgspec.convert(plain, QueueSettings)
     except (msgspec.ValidationError, TypeError, UnicodeEncodeError) as error:
-        raise BadInput(f"invalid settings for the queue {queue!r}: {error}") from error
+        raise BadInput(
+            f"invalid settings for the queue {queue!r}: {error}; correct them in app.queue(…)"
+        ) from error
     admit_settings(after_)
     if after_.failure_queue:
         admit_queue(after_.failure_queue)

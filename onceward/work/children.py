@@ -101,14 +101,17 @@ def admit_children(asked: Sequence[Any], parent: Any, number: int, *, any_: bool
     most = limits.FAMILY_ANY_MAX if any_ else limits.FAMILY_CHILDREN_MAX
     if len(asked) > most or (any_ and not asked):
         raise BadInput(
-            f"a call can have {'1' if any_ else '0'} to {most} children, not {len(asked)}"
+            f"a call must have {'1' if any_ else '0'} to {most} children, not {len(asked)}"
         )
     if number > limits.FAMILIES_MAX:
-        raise BadInput(f"a job can wait for children at most {limits.FAMILIES_MAX} times")
+        raise BadInput(
+            f"a job must wait for children at most {limits.FAMILIES_MAX} times, not "
+            f"{number}; wait for more children at once"
+        )
     for child in asked:
         if not isinstance(child, ChildJob):
             raise BadInput(
-                f"a child is made by `handler.child(body)` or `ChildJob(queue, body)`, not "
+                "a child must be made by `handler.child(body)` or `ChildJob(queue, body)`, not "
                 f"{type(child).__name__}"
             )
         _admit_order(child, parent, "parent")
@@ -356,7 +359,9 @@ async def _page(id_: str, number: int, family: Family, start: int, tx: Transacti
         job = await tx.get(job_key(id_), Job)
         if job is None or job.stage != "running":
             # Entries are kept until the parent ends.
-            raise StaleToken(f"job {id_} has ended, and its children were removed", id=id_)
+            raise StaleToken(
+                f"job {id_} has ended, and its children were removed; stop this attempt", id=id_
+            )
     return children
 
 

@@ -94,7 +94,7 @@ class Declarations:
 
     def _must_have_no_handler(self, queue: str) -> None:
         if queue in self.handlers:
-            raise BadInput(f"the queue {queue!r} already has a handler")
+            raise BadInput(f"the queue {queue!r} already has a handler; declare only one")
 
     def drain(self, box: Outbox) -> None:
         """Declare an outbox in a database of the application."""
@@ -117,7 +117,7 @@ class Declarations:
         self.must_be_stopped("declare referees")
         admit_referee(game, referee)
         if game in self.referees or game in self.games:
-            raise BadInput(f"the game {game!r} already has a referee")
+            raise BadInput(f"the game {game!r} already has a referee; declare only one")
         self.referees[game] = referee
 
     def game(self, rules: Rules, late: Late | None) -> None:
@@ -145,7 +145,10 @@ def admit_app(
         )
     most = limits.APP_CHARS_MAX
     if not isinstance(name, str) or not (0 < len(name) <= most and _is_plain(name)):
-        raise BadInput(f"an application's name must have 1 to {most} printable characters")
+        raise BadInput(
+            f"an application's name must have 1 to {most} printable characters, not "
+            f"{str(name)[:100]!a}"
+        )
     if not is_whole(slots) or not 0 < slots <= limits.SLOTS_MAX:
         raise BadInput(
             f"a database must have 1 to {limits.SLOTS_MAX} slots, not {str(slots)[:100]}"
@@ -169,7 +172,9 @@ def node_lease_of(node_lease_s: float) -> int:
     """The lease of a node in ms. Raises `BadInput`."""
     lease_ms = milliseconds(node_lease_s, "the lease of a node", limits.LEASE_MS_MAX / 1000)
     if lease_ms < limits.NODE_LEASE_MS_MIN:
-        raise BadInput(f"the lease of a node must be {limits.NODE_LEASE_MS_MIN} ms or more")
+        raise BadInput(
+            f"the lease of a node must be {limits.NODE_LEASE_MS_MIN} ms or more, not {lease_ms}"
+        )
     return lease_ms
 
 
@@ -258,7 +263,10 @@ def recurring(repeat: Repeat, send: Send, name: str | None) -> tuple[str, Spec]:
 def admit_referee(game: str, referee: Referee) -> None:
     """Raise `BadInput` for an invalid referee or game name."""
     if not names_fit(game, limits.SEATS_NAME_BYTES_MAX):
-        raise BadInput(f"a game's name must have 1 to {limits.SEATS_NAME_BYTES_MAX} bytes")
+        raise BadInput(
+            f"a game's name must have 1 to {limits.SEATS_NAME_BYTES_MAX} bytes, not "
+            f"{str(game)[:100]!a}"
+        )
     for name in ("begin", "move", "ended"):
         if not callable(method := getattr(referee, name, None)):
             raise BadInput(f"a referee needs an async function {name!r}")
@@ -278,7 +286,9 @@ def admit_mount(prefix: str, web: Callable[..., Awaitable[None]]) -> None:
     if type(prefix) is not str or not re.fullmatch(r"/|(/[A-Za-z0-9._~-]+)+", prefix):
         raise BadInput(f"a prefix must be a slash and a plain name, such as /shop, not {prefix!r}")
     if not callable(web):
-        raise BadInput(f"only an ASGI application can be mounted, not {type(web).__name__}")
+        raise BadInput(
+            f"a mounted application must be an ASGI application, not {type(web).__name__}"
+        )
     admit_async(web, "a mounted ASGI application")
     try:
         signature_of(web).bind({}, None, None)

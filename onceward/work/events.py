@@ -79,7 +79,8 @@ async def emit(
     job = await schedule.get(tx, id_)
     if job.stage in ("succeeded", "cancelled"):
         raise AlreadyEnded(
-            f"job {id_} cannot receive the event {name!r}: it is {job.state}",
+            f"job {id_} cannot receive the event {name!r}: it is {job.state}; send the "
+            "event before it ends",
             id=id_,
             state=job.state,
         )
@@ -95,8 +96,9 @@ async def emit(
         or len(encode(events, _VALUE)) > limits.EVENTS_BYTES_MAX
     ):
         raise TooLarge(
-            f"job {id_} has {len(events.waiting) - 1} events that its handler has not consumed: "
-            f"at most {limits.EVENTS_MAX} events and {limits.EVENTS_BYTES_MAX} bytes are kept",
+            f"job {id_} has {len(events.waiting) - 1} events that its handler has not "
+            f"consumed: at most {limits.EVENTS_MAX} events and {limits.EVENTS_BYTES_MAX} "
+            "bytes are kept; send it again later",
             code="too_many_events",
         )
     tx.put(events_key(id_), events)

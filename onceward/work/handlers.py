@@ -79,7 +79,7 @@ class HandlerFunction(Generic[Body, Result, Given, Returned]):
         body: Converter | None,
         result: Converter | None,
     ) -> None:
-        update_wrapper(self, fn)  # first: a callable object has attributes of its own
+        update_wrapper(self, fn)  # first: it copies all attributes
         self.queue = queue
         """The name of its queue."""
         self._app = app
@@ -119,7 +119,10 @@ class HandlerFunction(Generic[Body, Result, Given, Returned]):
         `App.result`, and `BadInput` for a job of another queue."""
         job = await self._app.wait(id_, timeout_s)
         if job.queue != self.queue:
-            raise BadInput(f"job {id_} is a job of {job.queue!r}, not of {self.queue!r}")
+            raise BadInput(
+                f"job {id_} is a job of {job.queue!r}, not of {self.queue!r}; use the handler "
+                "of that queue"
+            )
         result: Result = result_of(id_, job, self._result)
         return result
 

@@ -285,7 +285,9 @@ def _admit_bytes(what: str, text: Any, least: int, most: int) -> None:
         raise BadInput(f"{what} must be text, not {type(text).__name__}", code="bad_key")
     size_bytes = len(text.encode(errors="surrogatepass"))
     if not least <= size_bytes <= most:
-        raise BadInput(f"{what} has {least} to {most} bytes, not {size_bytes}", code="bad_key")
+        raise BadInput(
+            f"{what} must have {least} to {most} bytes, not {size_bytes}", code="bad_key"
+        )
 
 
 def _field(body: Any, path: str) -> Any:

@@ -35,7 +35,8 @@ def insist_on_entry(node: _Node, caller: _Caller, action: Entering, queue: str) 
     if _is_closed(node, action, queue):
         does = "can send to it" if action == "send" else "can claim its jobs"
         raise OncewardError(
-            f"the queue {queue!r} is internal: only code of the application {does}",
+            f"the queue {queue!r} is internal: only code of the application {does}; use "
+            "another queue",
             code="not_allowed",
         )
 

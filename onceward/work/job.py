@@ -168,14 +168,14 @@ class Job(JobFields[Body], Generic[Body]):
         handler runs again. Raises `BadInput` on other databases and in batches.
         """
         if self._batch:
-            raise BadInput("a job of a batch cannot use job.sql: its transaction is its own")
+            raise BadInput(f"job {self.id} is part of a batch; omit `batch` to use job.sql")
         return await self._begin().sql()
 
     def fail(self, error: Exception | str) -> None:
         """Fail this job of a batch. An error has the effect of one that a handler raises, `Retry`
         and `Fail` included. Raises `BadInput`."""
         if not isinstance(error, Exception | str):
-            raise BadInput(f"a job fails with an exception or a text, not {type(error).__name__}")
+            raise BadInput(f"a job must fail with an error or a text, not {type(error).__name__}")
         self.failure = RuntimeError(error) if isinstance(error, str) else error
 
     @noted
@@ -572,7 +572,9 @@ class Job(JobFields[Body], Generic[Body]):
                 why = f"{type(error).__name__}: {error}"[: limits.REASON_CHARS_MAX]
                 with suppress(OncewardError):  # the step is in doubt with or without the reason
                     await self._record(name, msgspec.structs.replace(intent, why=why))
-                raise InDoubt(f"the step {name!r} may or may not have been done: {why}") from error
+                raise InDoubt(
+                    f"the step {name!r} may or may not have been done: {why}. Settle it"
+                ) from error
         except NotDone:
             await self._record(name, None)
             raise
@@ -580,11 +582,13 @@ class Job(JobFields[Body], Generic[Body]):
 
     async def _find_out(self, name: str, known: Step, ask: Callable[[], Any] | None) -> Any:
         if ask is None and known.why:
-            raise InDoubt(f"the step {name!r} may or may not have been done: {known.why}")
+            raise InDoubt(
+                f"the step {name!r} may or may not have been done: {known.why}. Settle it"
+            )
         if ask is None:
             raise InDoubt(
                 f"attempt {known.intent} was interrupted in the step {name!r}, which may or may "
-                "not have been done"
+                "not have been done. Settle it"
             )
         self._insist()
         try:
@@ -594,7 +598,7 @@ class Job(JobFields[Body], Generic[Body]):
         except Exception as error:
             raise InDoubt(
                 f"the outcome of the step {name!r} could not be determined: "
-                f"{type(error).__name__}: {error}"
+                f"{type(error).__name__}: {error}. Settle it"
             ) from error
         return await self._done(name, result, known.started_ms)
 
@@ -612,8 +616,10 @@ class Job(JobFields[Body], Generic[Body]):
     def _admit(self, name: str) -> None:
         if not isinstance(name, str):
             raise BadInput(f"a step's name must be text, not {type(name).__name__}")
-        if not 0 < len(name.encode(errors="replace")) <= limits.STEP_BYTES_MAX:
-            raise BadInput(f"a step's name must have 1 to {limits.STEP_BYTES_MAX} bytes")
+        if not 0 < (size := len(name.encode(errors="replace"))) <= limits.STEP_BYTES_MAX:
+            raise BadInput(
+                f"a step's name must have 1 to {limits.STEP_BYTES_MAX} bytes, not {size}"
+            )
         keys.join(name)  # raises for an invalid key, before the step runs
         self._must_precede_tx(f"the step {name!r}")
         if name in self._names:

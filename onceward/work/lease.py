@@ -51,7 +51,10 @@ class Lease:
         """Return the remaining time in ms; raise `StaleToken` if the lease has ended."""
         if self.over:
             id_ = self.claim.id
-            raise StaleToken(f"the lease of job {id_} has ended: another worker may run it", id=id_)
+            raise StaleToken(
+                f"the lease of job {id_} has ended: another worker may run it. Stop this attempt",
+                id=id_,
+            )
         return (self._until_ns - self._store.clock.elapsed_ns()) // 1_000_000
 
     def close(self) -> None:

@@ -108,7 +108,11 @@ async def report(
     job = await schedule.held(tx, id_, run.token)
     output = await tx.get(output_key(id_), Output) or Output()
     if output.token == run.token and output.run > run.number:
-        raise StaleToken(f"the handler of job {id_} has started again", id=id_, state=job.state)
+        raise StaleToken(
+            f"the handler of job {id_} has started again; stop this attempt",
+            id=id_,
+            state=job.state,
+        )
     if not job.output:
         job.output = True  # so that the record is removed with the job
         tx.put(job_key(id_), job)

@@ -81,7 +81,9 @@ class Queues:
         try:
             asked = msgspec.convert({n: v for n, v in given.items() if v is not None}, FindJobs)
         except msgspec.ValidationError as error:
-            raise BadInput(f"this does not select jobs: {error}") from error
+            raise BadInput(
+                f"this does not select jobs: {error}; see the members of a selection"
+            ) from error
         store = self._store
         page = await search.newest(
             store,

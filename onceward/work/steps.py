@@ -154,8 +154,8 @@ async def settle(
     """
     if type(reason) is not str or len(reason) > limits.SETTLEMENT_REASON_CHARS_MAX:
         raise BadInput(
-            f"the reason of a settlement must be text of at most "
-            f"{limits.SETTLEMENT_REASON_CHARS_MAX} characters",
+            "the reason of a settlement must be text of at most "
+            f"{limits.SETTLEMENT_REASON_CHARS_MAX} characters, not {str(reason)[:100]!a}",
             code="wrong_type",
         )
     job = await schedule.get(tx, id_)
@@ -167,7 +167,11 @@ async def settle(
                 )
             return
     if job.stage != "in_doubt":
-        raise NotFailed(f"job {id_} is not in doubt: it is {job.state}", id=id_, state=job.state)
+        raise NotFailed(
+            f"job {id_} is not in doubt: it is {job.state}; only jobs in doubt can be settled",
+            id=id_,
+            state=job.state,
+        )
     steps = await load(tx, id_)
     if type(name) is not str or name not in steps or steps[name].done:
         raise BadInput(

@@ -64,7 +64,7 @@ def test_members_in_seconds_are_converted():
         ({"color": 1}, "known names: pauses_s, attempts_max, timeout_s"),
         ({"timeout_s": "5"}, "timeout_s must be 0 to"),
         ({"pauses_s": [5, -1]}, "pauses_s must be 0 to"),
-        ([1], "expected names with values, not list"),
+        ([1], "the options must be a mapping of names to values, not list"),
     ],
 )
 def test_wrong_members_are_named(given, told):

@@ -92,7 +92,10 @@ def test_ids_are_not_cut(command: Command) -> None:
         (("create", "--url", URL), "[bad_timer]"),
         (("create", "--url", URL, "--at", "soon"), "--at is a time as in"),
         (("create", "--url", URL, "--delay-s", "1", "--body", "{"), "[not_json]"),
-        (("create", "--url", URL, "--delay-s", "1", "--header", "X-A"), "--header is NAME:VALUE"),
+        (
+            ("create", "--url", URL, "--delay-s", "1", "--header", "X-A"),
+            "--header must be NAME:VALUE",
+        ),
         (("create", "--url", "nowhere", "--delay-s", "1"), "[bad_url]"),
         (("list", "--state", "lost"), "unknown --state 'lost'; use one of active, "),
         (("move", "nobody", "--delay-s", "1"), "[no_such_timer]"),

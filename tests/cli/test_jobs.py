@@ -73,7 +73,7 @@ def test_jobs_are_sent_found_and_shown_with_tags(command: Command, queue: str) -
     assert command.json("jobs", "count", "--queue", queue, "--tag", "red")["jobs"] == 1
     assert command.json("jobs", "count", "--queue", queue)["jobs"] == 2
     line, code = command.refused("send", queue, "1", "--tag", "x" * 65)
-    assert line.endswith("a tag has 1 to 64 bytes, not 65 [bad_name]")
+    assert line.endswith("a tag must have 1 to 64 bytes, not 65 [bad_name]")
     assert code == 2
 
 
@@ -325,7 +325,7 @@ def test_a_lock_is_shown_with_its_holders(command: Command, queue: str) -> None:
         (("send", "q", "{"), "BODY is not JSON: ", 2),
         (("send", "q", "lamp"), "(byte 0); quote texts twice: '\"text\"' [not_json]", 2),
         (("send", "a b", "1", "--key", "k"), "a queue name must have ", 2),
-        (("queues", "configure", "q", "--limit", "much"), "--limit is a whole number", 2),
+        (("queues", "configure", "q", "--limit", "much"), "--limit must be a whole number", 2),
         (("queues", "configure", "q", "--rate", "-1"), "rate", 2),
         (("queues", "failed", "q", "--limit", "0"), "--limit is 0; use 1 or more", 2),
         (("jobs", "list", "--state", "lost"), "unknown --state 'lost'; use one of", 2),
@@ -349,8 +349,8 @@ def test_a_server_that_cannot_be_reached_is_named(
     monkeypatch.setattr(cli.calls, "_PATIENCE_S", 0.1)
     line, code = command.refused("queues", "list", "--server", "http://127.0.0.1:1")
     assert line == (
-        "onceward: cannot connect to http://127.0.0.1:1 (connection refused). Is the server "
-        "running? Start it with `onceward serve`. [engine_unreachable]"
+        "onceward: cannot connect to http://127.0.0.1:1 (connection refused). Check that the "
+        "server is running. Start it with `onceward serve`. [engine_unreachable]"
     )
     assert code == 75
 

@@ -177,8 +177,11 @@ def test_options_are_read_by_type(given: tuple[str, ...], found: dict[str, Any])
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        (("--rate", "fast"), "--rate is a number, not 'fast' [wrong_type]"),
-        (("--keep-s", "long"), "--keep-s is in seconds, as in 90 or 0.5, not 'long' [wrong_type]"),
+        (("--rate", "fast"), "--rate must be a number, not 'fast' [wrong_type]"),
+        (
+            ("--keep-s", "long"),
+            "--keep-s must be in seconds, as in 90 or 0.5, not 'long' [wrong_type]",
+        ),
         (("--state", "shutt"), "unknown --state 'shutt'; did you mean 'shut'? [wrong_type]"),
         (("--state", "lost"), "unknown --state 'lost'; use one of open, shut [wrong_type]"),
         (("--at", "soon"), "--at is a time as in 2030-01-31T09:00:00Z, or milliseconds since"),
@@ -186,10 +189,13 @@ def test_options_are_read_by_type(given: tuple[str, ...], found: dict[str, Any])
         (("--due-ms", "1.5"), "--due-ms is a time as in"),
         (("--value", "{"), "--value is not JSON: "),
         (("--value", "lamp"), "; quote texts twice: '\"text\"' [not_json]"),
-        (("--header", "A"), "--header is NAME:VALUE, not 'A' [wrong_type]"),
-        (("--levels", "1,x"), "--levels is a whole number, not 'x' [wrong_type]"),
-        (("--retry-pauses-s", "5,soon"), "--retry-pauses-s is in seconds, as in 90 or 0.5, not"),
-        (("--retry-attempts-max", "1.5"), "--retry-attempts-max is a whole number, not '1.5'"),
+        (("--header", "A"), "--header must be NAME:VALUE, not 'A' [wrong_type]"),
+        (("--levels", "1,x"), "--levels must be a whole number, not 'x' [wrong_type]"),
+        (
+            ("--retry-pauses-s", "5,soon"),
+            "--retry-pauses-s must be in seconds, as in 90 or 0.5, not",
+        ),
+        (("--retry-attempts-max", "1.5"), "--retry-attempts-max must be a whole number, not '1.5'"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
 )
@@ -202,7 +208,7 @@ def test_bad_input_names_the_option_and_the_value(given: tuple[str, ...], messag
 
 def test_a_bad_positional_argument_is_named_by_its_placeholder() -> None:
     namespace = parser_of_all_types().parse_args(["one", "many", "ann"])
-    with pytest.raises(BadInput, match=r"COUNT is a whole number, not 'many'"):
+    with pytest.raises(BadInput, match=r"COUNT must be a whole number, not 'many'"):
         read_options(arguments(OPERATION), namespace)
 
 

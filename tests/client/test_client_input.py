@@ -168,7 +168,7 @@ async def test_bad_input_is_refused_with_a_code(client: Client, what: str) -> No
 
 @pytest.mark.parametrize("key", [5, b"key", ["key"], "two words", "\u00e9"])
 async def test_a_key_is_one_word(key: Any) -> None:
-    with pytest.raises(BadInput, match="is one word"):
+    with pytest.raises(BadInput, match="must be one word"):
         Client("http://127.0.0.1:1", key=key)
 
 

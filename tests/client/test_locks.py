@@ -154,7 +154,7 @@ async def test_a_server_that_is_away_at_the_end_is_waited_for_no_longer_than_the
 async def test_a_hold_is_for_one_use(client: Client) -> None:
     hold = client.locks.hold(["a"])
     async with hold:
-        with pytest.raises(BadInput, match="entered before"):
+        with pytest.raises(BadInput, match="already entered"):
             async with hold:
                 pytest.fail("entered twice")
 

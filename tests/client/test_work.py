@@ -162,7 +162,7 @@ async def long_winded(_: ClaimedJob) -> None:
         (speechless, "Mute (its message cannot be read)"),
         (unspeakable, "the request cannot be written as JSON"),
         (far_too_much, "the body of this request must have at most"),
-        (cancels_itself, "the handler has cancelled itself; raise an error instead"),
+        (cancels_itself, "the handler cancelled itself; raise an error instead"),
         (long_winded, "ValueError: xxx"),
     ],
 )
@@ -336,7 +336,7 @@ async def test_a_worker_that_is_cancelled_gives_up_what_is_at_hand(client: Clien
 
 @pytest.mark.parametrize("concurrency", [0, -1, 1.5, 1_001, None])
 async def test_a_worker_has_some_jobs_at_once(client: Client, concurrency: Any) -> None:
-    with pytest.raises(BadInput, match="concurrency is 1 to"):
+    with pytest.raises(BadInput, match="`concurrency` must be 1 to"):
         client.worker("q", speechless, concurrency=concurrency)
 
 

@@ -44,7 +44,7 @@ PRINTS: dict[tuple[str, str], list[str]] = {
     ("locks.md", "invoice-run"): [
         "token 1",
         "invoice 1",
-        "another holder has the lock on invoice-run",
+        "another holder has the lock on invoice-run; retry later",
         "['account-7', 'account-9']",
         "1 of 3",
     ],
@@ -340,7 +340,7 @@ for (const wrong of [[secret, made, Buffer.from("{{}}")], [secret, old, body],
     )
     assert done.stderr == ""
     refused = "not signed with this secret"
-    assert done.stdout.splitlines() == ['{"n":1}', refused, "not of now", refused]
+    assert done.stdout.splitlines() == ['{"n":1}', refused, "too old", refused]
 
 
 def lines_of(*files: str) -> Callable[[str, Reader], None]:

@@ -1,15 +1,19 @@
 """The configuration files of the deployment guide are valid and consistent with each other."""
 
+import json
 import re
 import shutil
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from onceward import limits
 from tests.docs.book import Block, blocks, paths
-from tests.needs import need
+from tests.needs import missing, need
+from tests.typescript import MODULES, compiled
 
 BLOCKS = blocks("guides/deployment.md", paths()["guides/deployment.md"].read_text())
 
@@ -116,42 +120,50 @@ def test_nginx_accepts_the_proxy_of_the_guide(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
 
 
-# The fields of the objects that the guide uses, by their type in the API of Kubernetes.
-KUBERNETES = {
-    "Deployment": {"apiVersion", "kind", "metadata", "spec"},
-    "DeploymentSpec": {"replicas", "selector", "template", "strategy", "minReadySeconds"},
-    "PodTemplateSpec": {"metadata", "spec"},
-    "PodSpec": {
-        *("terminationGracePeriodSeconds", "securityContext", "containers", "volumes"),
-        *("serviceAccountName", "automountServiceAccountToken"),
-    },
-    "Container": {
-        *("name", "image", "ports", "env", "envFrom", "livenessProbe", "readinessProbe"),
-        *("command", "args", "resources", "securityContext", "volumeMounts"),
-    },
-    "Probe": {"httpGet", "failureThreshold", "periodSeconds", "timeoutSeconds"},
+# Each makes the manifest wrong: a field in the wrong place, of the wrong type, or unknown.
+PLANTED: dict[str, Callable[[Any], object]] = {
+    "the grace period is a field of the pod": lambda manifest: manifest["spec"].update(
+        terminationGracePeriodSeconds=45
+    ),
+    "a container has no grace period": lambda manifest: container_of(manifest).update(
+        terminationGracePeriodSeconds=45
+    ),
+    "the grace period is a number": lambda manifest: manifest["spec"]["template"]["spec"].update(
+        terminationGracePeriodSeconds="45"
+    ),
+    "the value of a variable is text": lambda manifest: container_of(manifest)["env"].append(
+        {"name": "PORT", "value": 8080}
+    ),
+    "a probe is a field of a container": lambda manifest: manifest["spec"].update(
+        readinessProbe=container_of(manifest).pop("readinessProbe")
+    ),
+    "a field is unknown": lambda manifest: container_of(manifest).update(imagePullPolice="Always"),
+    "a required field is missing": lambda manifest: manifest["spec"].pop("selector"),
 }
 
 
-def test_the_fields_of_kubernetes_stand_in_their_places() -> None:
+def container_of(manifest: Any) -> Any:
+    [container] = manifest["spec"]["template"]["spec"]["containers"]
+    return container
+
+
+def test_the_manifest_has_the_types_that_kubernetes_publishes(tmp_path: Path) -> None:
+    """The TypeScript compiler reports unknown fields of a literal; PLANTED shows that it does."""
+    types = MODULES / "kubernetes-types"
+    if not types.is_dir():
+        missing("kubernetes-types is not installed: scripts/npm.sh installs it")
     yaml = need("yaml")
-    [deployment] = [
-        found for block in of("yaml") if "kind" in (found := yaml.safe_load(block.text))
-    ]
-    spec = deployment["spec"]
-    pod = spec["template"]["spec"]
-    [container] = pod["containers"]
-    placed = {
-        "Deployment": deployment,
-        "DeploymentSpec": spec,
-        "PodTemplateSpec": spec["template"],
-        "PodSpec": pod,
-        "Container": container,
-        "Probe": {**container["livenessProbe"], **container["readinessProbe"]},
-    }
-    for kind, found in placed.items():
-        assert set(found) <= KUBERNETES[kind], kind
-    assert type(pod["terminationGracePeriodSeconds"]) is int
-    for one in container["env"]:
-        assert {"name"} < set(one) <= {"name", "value", "valueFrom"}
-        assert isinstance(one.get("value", ""), str), "values of variables are text"
+    [block] = [one for one in of("yaml") if "kind" in yaml.safe_load(one.text)]
+    manifests = [yaml.safe_load(block.text) for _ in range(len(PLANTED) + 1)]
+    for plant, manifest in zip(PLANTED.values(), manifests[1:], strict=True):
+        plant(manifest)
+    for number, manifest in enumerate(manifests):
+        tmp_path.joinpath(f"{number}.ts").write_text(
+            'import type { Deployment } from "kubernetes-types/apps/v1";\n'
+            f"export const manifest: Deployment = {json.dumps(manifest)};\n"
+        )
+    files = [f"{number}.ts" for number in range(len(manifests))]
+    done = compiled(tmp_path, files, {"kubernetes-types/*": types / "*"})
+    wrong = {int(number) for number in re.findall(r"^(\d+)\.ts\(", done.stdout, re.M)}
+    assert 0 not in wrong, done.stdout
+    assert [plant for number, plant in enumerate(PLANTED, 1) if number not in wrong] == []

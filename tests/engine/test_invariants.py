@@ -29,4 +29,4 @@ def test_a_due_entry_without_a_time_breaks_a_rule() -> None:
         ]
 
     assert problems(keys.join(5, "job")) == []
-    assert problems("soon") == ["'soon' does not start with a time"]
+    assert problems("soon") == ["'soon' does not start with a time; begin it with keys.number(…)"]

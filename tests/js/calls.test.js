@@ -91,10 +91,10 @@ test("wrong arguments are rejected before a request is made", async () => {
   await rejects(client.jobs.complete("j", "t", [1]), "bad_request", usage);
   await rejects(client.jobs.complete("j", "t", { token: "u" }), "bad_request", /unknown option "token" of jobs\.complete/);
   await rejects(client.locks.acquire(["a"], { leaseMs: 1 }), "bad_request", /"leaseMs" .*; use owner, leaseS, /);
-  await rejects(client.locks.acquire(["a"], { leaseS: "1" }), "bad_request", /leaseS is a number of seconds, not 1/);
+  await rejects(client.locks.acquire(["a"], { leaseS: "1" }), "bad_request", /leaseS must be a number of seconds, not 1/);
   await rejects(client.locks.acquire(["a"], { leaseS: -1 }), "bad_request", /leaseS/);
-  await rejects(client.jobs.get(7), "bad_name", /id is not a name: 7/);
-  await rejects(client.jobs.get(".."), "bad_name", /id is not a name: "\.\."/);
+  await rejects(client.jobs.get(7), "bad_name", /id must be a name, not 7/);
+  await rejects(client.jobs.get(".."), "bad_name", /id must be a name, not "\.\."/);
   await rejects(client.jobs.get("\ud800"), "not_text", /id is not valid Unicode/);
   await rejects(client.send("q", 1n), "bad_value", /BigInt/);
   await rejects(client.timers.create({ url: "u", retry: { timeoutMs: 1 } }), "bad_request", /"timeoutMs" of retry of timers\.create; use pausesS/);

@@ -9,10 +9,10 @@ from tests.locks.locking import new_locking
 
 LONG = "x" * (limits.LOCK_NAME_BYTES_MAX + 1)
 BAD_NAMES = [
-    ({}, "a request has 1 to 16 names, not 0"),
-    ({str(n): 1 for n in range(17)}, "a request has 1 to 16 names, not 17"),
-    ({"": 1}, "a lock's name has 1 to 256 bytes, not 0"),
-    ({LONG: 1}, "a lock's name has 1 to 256 bytes, not 257"),
+    ({}, "a request must have 1 to 16 names, not 0"),
+    ({str(n): 1 for n in range(17)}, "a request must have 1 to 16 names, not 17"),
+    ({"": 1}, "a lock's name must have 1 to 256 bytes, not 0"),
+    ({LONG: 1}, "a lock's name must have 1 to 256 bytes, not 257"),
     ({"é" * 129: 1}, "not 258"),
     ({"a\ud800": 1}, "lone surrogates"),
     ({7: 1}, "a lock's name must be text, not int"),
@@ -40,18 +40,18 @@ async def test_bad_names_and_capacities_are_refused(way, names, message) -> None
 @pytest.mark.parametrize("lease_ms", [0, -1, limits.LEASE_MS_MAX + 1, 1.5, "1", None, True])
 async def test_a_bad_lease_is_refused(lease_ms) -> None:
     locking = await new_locking()
-    with pytest.raises(BadInput, match="a lease has 1 to"):
+    with pytest.raises(BadInput, match="a lease must have 1 to"):
         await locking.acquire("a", lease_ms=lease_ms)
     if lease_ms is not None:
         request = await locking.held("a")
-        with pytest.raises(BadInput, match="a lease has 1 to"):
+        with pytest.raises(BadInput, match="a lease must have 1 to"):
             await locking.renew(request, lease_ms)
 
 
 @pytest.mark.parametrize("owner", ["x" * 257, None, 5, b"me"])
 async def test_a_bad_owner_is_refused(owner) -> None:
     locking = await new_locking()
-    with pytest.raises(BadInput, match="an owner's name has at most 256 characters"):
+    with pytest.raises(BadInput, match="an owner's name must be text of at most 256 characters"):
         await locking.join("a", owner=owner)
 
 

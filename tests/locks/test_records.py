@@ -119,10 +119,10 @@ def test_a_request_has_a_bounded_number_of_names() -> None:
         admit_names({str(n): 1 for n in range(count)})
     for count in (0, limits.LOCK_NAMES_MAX + 1):
         names = {str(n): 1 for n in range(count)}
-        refused(f"a request has 1 to 16 names, not {count}", admit_names, names)
+        refused(f"a request must have 1 to 16 names, not {count}", admit_names, names)
     for wrong in (["a"], "a", None):
         refused("locks must be a mapping of names to capacities", admit_names, wrong)
-    refused("a lock's name has", admit_names, {"a": 1, "": 1}, code="bad_name")
+    refused("a lock's name must have", admit_names, {"a": 1, "": 1}, code="bad_name")
 
 
 def test_a_capacity_is_whole_and_within_its_bounds() -> None:
@@ -136,7 +136,7 @@ def test_an_owner_has_a_name_of_a_bounded_length_or_none() -> None:
     for owner in ("", "ann", "é" * limits.WORKER_CHARS_MAX):
         admit_owner(owner)
     for wrong in ("x" * (limits.WORKER_CHARS_MAX + 1), None, 5, b"me"):
-        refused("an owner's name has at most 256 characters", admit_owner, wrong)
+        refused("an owner's name must be text of at most 256 characters", admit_owner, wrong)
 
 
 def test_a_token_is_whole_and_above_nothing() -> None:

@@ -248,9 +248,9 @@ async def test_a_line_that_is_full_is_an_error(monkeypatch: pytest.MonkeyPatch) 
 BAD: list[tuple[tuple[Any, ...], dict[str, Any], str]] = [
     ((), {}, "1 to 16 names, not 0"),
     (("a", "a"), {}, "has a lock twice"),
-    (("",), {}, "a lock's name has 1 to 256 bytes"),
-    ((5,), {}, "the name of a lock is text"),
-    ((["a"],), {}, "the name of a lock is text"),
+    (("",), {}, "a lock's name must have 1 to 256 bytes"),
+    ((5,), {}, "the name of a lock must be text"),
+    ((["a"],), {}, "the name of a lock must be text"),
     (("a",), {"capacity": 0}, "the capacity of 'a' must be 1 to 10000"),
     (("a",), {"capacity": "1"}, "the capacity of 'a' must be 1 to 10000"),
     (("a",), {"capacity": {"b": 1}}, "`capacity` names 'b', which is not among"),
@@ -263,7 +263,7 @@ BAD: list[tuple[tuple[Any, ...], dict[str, Any], str]] = [
     (("a",), {"wait_s": float("nan")}, "`wait_s` must be 0 or more seconds"),
     (("a",), {"wait_s": float("inf")}, "`wait_s` must be 0 or more seconds"),
     (("a",), {"wait_s": "5"}, "`wait_s` must be 0 or more seconds"),
-    (("a",), {"owner": "x" * 257}, "an owner's name has at most 256 characters"),
+    (("a",), {"owner": "x" * 257}, "an owner's name must be text of at most 256 characters"),
 ]
 
 

@@ -41,7 +41,7 @@ def test_texts_up_to_the_bound_are_admitted(text: str) -> None:
         ("", "it must have 1 to 4 bytes, not 0"),
         ("abcde", "it must have 1 to 4 bytes, not 5"),
         ("ééa", "it must have 1 to 4 bytes, not 5"),
-        ("\ud800", "it must not contain lone surrogates"),
+        ("\ud800", "it must not contain lone surrogates, as '\\ud800' does"),
         (7, "it must be a string, not int"),
         (b"a", "it must be a string, not bytes"),
         (None, "it must be a string, not NoneType"),
@@ -187,7 +187,7 @@ def test_a_step_is_as_large_as_may_be_and_no_larger() -> None:
 def test_what_is_no_operation_is_refused(does: Any) -> None:
     assert refusal(admit_step, [op.MapMake("m"), does]) == (
         "wrong_type",
-        f"{does!r} is not an operation, such as map.set",
+        f"{does!r} is not an operation; use one such as map.set",
     )
 
 

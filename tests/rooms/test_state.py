@@ -286,11 +286,23 @@ def test_what_is_added_is_a_number(by: Any) -> None:
 @pytest.mark.parametrize(
     ("does", "told"),
     [
-        (op.MapCompare("m", "k", 1), "'k' in 'm' is not as expected: it is \"short\""),
-        (op.MapCompare("m", "none", 1, 2), "'none' in 'm' is not as expected: it is missing"),
-        (op.MapAdd("m", "k", 1), "'k' in 'm' is not a number: \"short\""),
-        (op.MapAdd("m", "long", 1), f"'long' in 'm' is not a number: \"{'x' * 99}"),
-        (op.MapAdd("m", "wide", 1), f"'wide' in 'm' is not a number: \"{'é' * 49}\ufffd"),
+        (
+            op.MapCompare("m", "k", 1),
+            "'k' in 'm' is not as expected: it is \"short\"; read it again",
+        ),
+        (
+            op.MapCompare("m", "none", 1, 2),
+            "'none' in 'm' is not as expected: it is missing; read it again",
+        ),
+        (op.MapAdd("m", "k", 1), "'k' in 'm' is not a number: \"short\"; set a number first"),
+        (
+            op.MapAdd("m", "long", 1),
+            f"'long' in 'm' is not a number: \"{'x' * 99}; set a number first",
+        ),
+        (
+            op.MapAdd("m", "wide", 1),
+            f"'wide' in 'm' is not a number: \"{'é' * 49}\ufffd; set a number first",
+        ),
     ],
 )
 def test_a_refusal_tells_what_is_there_and_of_a_long_value_the_beginning(

@@ -148,7 +148,7 @@ async def test_rows_that_cannot_be_accepted_move_to_the_failed_ones(shop: str, f
     assert await accepted(shop, 1) == [None]
     rows = await connection.fetch("SELECT queue, reason FROM onceward_outbox_failed ORDER BY 1, 2")
     assert [row["queue"] for row in rows] == ["no queue", "q"]
-    assert "a priority is 0 (first) to 9, not 77" in rows[1]["reason"]
+    assert "a priority must be 0 (first) to 9, not 77" in rows[1]["reason"]
     assert await connection.fetchval("SELECT count(*) FROM onceward_outbox") == 0
     await connection.close()
 
@@ -161,7 +161,7 @@ async def test_rows_that_cannot_be_accepted_move_to_the_failed_ones(shop: str, f
     assert await accepted(file, 2) == [1.5, None]
     found = [reason for (reason,) in database.execute("SELECT reason FROM onceward_outbox_failed")]
     assert len(found) == 4
-    assert any("the options of a message are an object, not []" in reason for reason in found)
+    assert any("the options of a message must be an object, not []" in reason for reason in found)
     database.close()
 
 
@@ -176,7 +176,9 @@ async def test_ids_of_messages_that_are_unusable_fail_their_rows(shop: str, file
     assert await accepted(file, 1) == [None]
     found = [reason for (reason,) in database.execute("SELECT reason FROM onceward_outbox_failed")]
     assert len(found) == 4
-    assert all("the id of a message is 1 to 256 bytes of printable text" in one for one in found)
+    assert all(
+        "the id of a message must have 1 to 256 bytes of printable text" in one for one in found
+    )
     database.close()
 
     connection = await asyncpg.connect(shop)
@@ -199,7 +201,7 @@ async def test_large_bodies_fit_into_memory_and_into_commits(shop: str, file: st
             run(url, f"INSERT INTO onceward_outbox (queue, body) VALUES ('q', '\"{body}\"')")
         assert sorted(await accepted(url, 12)) == bodies
         [(reason,)] = run(url, "SELECT reason FROM onceward_outbox_failed")
-        assert "the body of the message has more than 1000000 characters" in str(reason)
+        assert "the body of the message must have at most 1000000 characters" in str(reason)
         [(size,)] = run(url, "SELECT length(CAST(body AS text)) FROM onceward_outbox_failed")
         assert size == 3_000_002
 

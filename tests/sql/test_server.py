@@ -96,12 +96,12 @@ async def test_rows_that_cannot_be_accepted_move_aside_and_the_others_are_accept
         table.add("no queue", 1).message: "a queue name must have",
         table.add("q", raw="{").message: "is not JSON",
         table.add("q", 1, colour="red").message: "unknown",
-        table.add("q", 1, priority="x").message: "a priority is",
-        table.add("q", 1, priority=[]).message: "a priority is",
+        table.add("q", 1, priority="x").message: "a priority must be",
+        table.add("q", 1, priority=[]).message: "a priority must be",
         table.add("q", 1, delay_s=-1).message: "a delay must be",
         table.add("q", 1, delay_s=1, due_ms=1).message: "not both",
         table.add("q", "x" * 400_000).message: "at most 350000 bytes",
-        table.add("q", 1, order_key="").message: "an order key has",
+        table.add("q", 1, order_key="").message: "an order key must have",
         table.add("q", 1, caller="ann").message: "unknown",
     }
     table.add("q", "first", key="same")

@@ -83,7 +83,7 @@ async def test_records_of_an_application_have_a_prefix_of_their_own() -> None:
         (("", "7"), f"a partition must have 1 to {PARTITION_BYTES_MAX} bytes, not 0"),
         (("x" * (PARTITION_BYTES_MAX + 1), "7"), f"not {PARTITION_BYTES_MAX + 1}"),
         (("ä" * (PARTITION_BYTES_MAX // 2 + 1), "7"), f"not {PARTITION_BYTES_MAX + 2}"),
-        ("order", "a key is a partition and a sort key"),
+        ("order", "a key must be a partition and a sort key"),
     ],
 )
 async def test_a_key_that_cannot_be_one_is_refused(key: Any, said: str) -> None:

@@ -245,7 +245,8 @@ def ask(url: str, number: int) -> dict[str, Any]:
         with urllib.request.urlopen(f"{url}/{number}", timeout=60) as answer:
             found: dict[str, Any] = json.load(answer)
     except urllib.error.HTTPError as error:
-        found = json.load(error)
+        with error:
+            found = json.load(error)
     return found
 
 

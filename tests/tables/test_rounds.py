@@ -28,7 +28,7 @@ async def test_lanes_of_higher_priority_are_served_first(club: Club) -> None:
     assert (await club.place("cas")).ahead == 1
     await club.result("ann")
     assert await club.players() == {"X": "ann", "O": "eve"}
-    with pytest.raises(BadInput, match="this table has vip, main"):
+    with pytest.raises(BadInput, match="use one of vip, main"):
         await club.join("fay", lane="first")
 
 

@@ -121,7 +121,7 @@ def row(way: str, places: str, found: Figures) -> str:
 
 def write_page(rows: list[str], page: Path = PAGE) -> None:
     """Put the figures into the documentation."""
-    head = ["| strangers | addresses | accepts | failed | p99 | memory growth |"]
+    head = ["| anonymous clients | addresses | accepts | failed | p99 | memory growth |"]
     head.append("|---|---:|---:|---:|---:|---:|")
     before, rest = page.read_text().split(BEGIN)
     page.write_text("\n".join([before + BEGIN, "", *head, *rows, "", END]) + rest.split(END)[1])

@@ -146,7 +146,7 @@ def test_an_id_may_have_256_characters_of_any_kind_that_cannot_be_misread() -> N
 
 def test_more_secrets_than_ever_needed_are_refused() -> None:
     secrets = [new_secret(IDS) for _ in range(limits.SECRETS_MAX + 1)]
-    with pytest.raises(BadInput, match="secrets can sign") as refused:
+    with pytest.raises(BadInput, match="secrets that sign") as refused:
         headers(secrets, MESSAGE, 0, b"")
     assert refused.value.code == "bad_secret"
     signed = headers(secrets[1:], MESSAGE, 0, b"")

@@ -70,7 +70,7 @@ async def test_a_handler_sees_the_key_the_sender_and_the_options_of_its_job() ->
 @virtual
 async def test_a_handler_sends_jobs_with_tags() -> None:
     async def work(job: Job) -> str:
-        with pytest.raises(BadInput, match="tags are a list of texts, not str"):
+        with pytest.raises(BadInput, match="tags must be a list of texts, not str"):
             await job.send("next", 1, tags="red")
         return (await job.send("next", 1, tags=["red", "big"])).id
 

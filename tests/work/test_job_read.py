@@ -149,7 +149,7 @@ async def step_of_that_name(job: Job) -> None:
     ("fn", "reason", "attempts"),
     [
         (after_tx, "job.read(('order', '17')) comes after the first use of job.tx", 1),
-        (bad_key, "a key is a partition and a sort key", 2),
+        (bad_key, "a key must be a partition and a sort key", 2),
         (no_partition, "a partition must have 1 to", 2),
         (name_of_a_step, "rename it", 2),
         (step_of_that_name, "two steps have the name 'read order#17'", 2),

@@ -56,7 +56,7 @@ function read({ name, positional, optional }, given) {
   const usage = `${name}(${[...positional, "options"].join(", ")})`;
   if (given.length > positional.length + 1) refuse("bad_request", `too many arguments; use ${usage}`);
   const options = given[positional.length] ?? {};
-  if (!isObject(options)) refuse("bad_request", `the options are not an object; use ${usage}`);
+  if (!isObject(options)) refuse("bad_request", `the options must be an object; use ${usage}`);
   admitNames(name, options, [...optional, "signal"]);
   const { signal, ...found } = options;
   positional.forEach((argument, index) => {
@@ -84,7 +84,7 @@ async function call(client, namespace, operation, found, signal) {
       throw fault("outcome_unknown", `the response to ${name} was lost; ${advice}: ${error.message}`);
     }
     if (words(unknown).includes(error.code)) {
-      throw fault("outcome_unknown", `the response to ${name} was lost, and now: ${error.message}`);
+      throw fault("outcome_unknown", `the response to ${name} was lost, and now: ${error.message}. Check whether it took effect`);
     }
     // A cancelled timer was not moved.
     if (!words(done).includes(error.code) || error.details.state === "cancelled") throw error;
@@ -126,12 +126,12 @@ function request({ name, path, declared }, found) {
 
 function inPath(parameter, text) {
   if (typeof text !== "string" || !/[^.]/.test(text)) {
-    refuse("bad_name", `${parameter} is not a name: ${JSON.stringify(text)}`);
+    refuse("bad_name", `${parameter} must be a name, not ${JSON.stringify(text)}`);
   }
   try {
     return encodeURIComponent(text);
   } catch {
-    refuse("not_text", `${parameter} is not valid Unicode`);
+    refuse("not_text", `${parameter} is not valid Unicode; remove lone surrogates`);
   }
 }
 

@@ -75,7 +75,7 @@ async function hold(locks, names, body, { leaseS = 30, ...options } = {}) {
   const lease = keep(asked, leaseS, () => locks.renew(lock.id, { leaseS }));
   try {
     const result = await body(lock, lease.signal);
-    if (lease.signal.aborted) throw fault("lock_lost", `the lock on ${names.join(", ")} was lost`);
+    if (lease.signal.aborted) throw fault("lock_lost", `the lock on ${names.join(", ")} was lost; acquire it again`);
     return result;
   } finally {
     lease.end();

@@ -25,7 +25,7 @@ const ACT_BYTES = (1 << 20) - 4000;
 // The pause after an unreadable frame is that after this many attempts.
 const UNREADABLE = 6;
 
-const closed = () => fault("bad_request", "the connection is closed");
+const closed = () => fault("bad_request", "the connection is closed; open another one");
 
 export class Live {
   state = "connecting";
@@ -91,7 +91,7 @@ export class Live {
       look();
     });
     if (room.status === "live") return room;
-    throw room.error ?? fault("not_joined", "the room was left during the join");
+    throw room.error ?? fault("not_joined", "the room was left during the join; join it again");
   }
 
   async act(does, table = "", body = {}) {

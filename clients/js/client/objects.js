@@ -159,7 +159,7 @@ export class RoomList extends Named {
   }
 
   idAt(index) {
-    return this.#table?.idAt(index) ?? refuse("bad_key", `"${this.name}" has no item at ${index}`);
+    return this.#table?.idAt(index) ?? refuse("bad_key", `"${this.name}" has no item at ${index}; read the list again`);
   }
 
   push(value) {
@@ -212,7 +212,7 @@ export class RoomList extends Named {
   }
 
   #admit(id) {
-    if (!this.has(id)) refuse("bad_key", `"${this.name}" has no item "${id}"`);
+    if (!this.has(id)) refuse("bad_key", `"${this.name}" has no item "${id}"; read the list again`);
   }
 
   #admitIndex(index, most) {
@@ -250,7 +250,7 @@ export class Presence extends Named {
 
   set(value, ttlS = 60) {
     if (!(ttlS >= 0.001 && ttlS <= DAY_S)) {
-      refuse("bad_request", "a presence must last between a millisecond and 24 hours");
+      refuse("bad_request", "a presence must last 1 ms to 24 hours");
     }
     const given = plain(value);
     admitSize(given, "a presence", PRESENCE_BYTES);

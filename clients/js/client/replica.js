@@ -15,7 +15,7 @@ const WHY_LOST = "the room rejected it; the reason was lost with the connection"
 const NOBODY = { user: "", mine: false };
 
 // Rejects a frame that cannot follow the previous ones.
-const astray = () => refuse("bad_request", "the local replica of the room was invalid");
+const astray = () => refuse("bad_request", "the local replica of the room was invalid; read the room again");
 
 export class Replica {
   user = "";
@@ -76,7 +76,7 @@ export class Replica {
 
   // Opens a batch: changes until `commit` or `abort` are one step.
   begin() {
-    if (this.open) refuse("bad_request", "a batch is open already; batches cannot be nested");
+    if (this.open) refuse("bad_request", "a batch is open already; end it first");
     this.raise();
     return (this.open = new Step());
   }
@@ -88,7 +88,7 @@ export class Replica {
     const step = this.open;
     let size = 0;
     try {
-      if (!step.effects) refuse("not_expected", "the batch conflicts with changes of others");
+      if (!step.effects) refuse("not_expected", "the batch conflicts with changes of others; read the room again");
       size = admitStep(step.ops);
       this.#admitMore(size);
     } catch (error) {
@@ -112,7 +112,7 @@ export class Replica {
 
   #admitMore(size) {
     if (this.waiting.length >= WAITING_MAX || this.#bytes + size > WAITING_BYTES) {
-      refuse("overloaded", "too many changes wait for a response of the server; try again later");
+      refuse("overloaded", "too many changes wait for a response of the server; retry later");
     }
   }
 
@@ -220,7 +220,7 @@ export class Replica {
   heal() {
     Object.assign(this, { epoch: "", seq: 0, digest: "" });
     this.lost();
-    this.drop(fault("outcome_unknown", "the local replica of the room was invalid"));
+    this.drop(fault("outcome_unknown", "the local replica of the room was invalid; read the room again"));
   }
 
   // Drops unanswered steps up to a number; neither they nor their numbers are sent again.
@@ -254,9 +254,9 @@ export class Replica {
     if (joined.reset === "forgotten") {
       // Steps that are in this join for the first time were not applied: send them again.
       this.#sent = this.#known;
-      this.drop(fault("outcome_unknown", "the server has no record of this client"), this.#known);
+      this.drop(fault("outcome_unknown", "the server has no record of this client; read the room again"), this.#known);
     } else if (joined.reset === "epoch") {
-      this.drop(fault("room_deleted", "the room was deleted and created again"));
+      this.drop(fault("room_deleted", "the room was deleted and created again; join it again"));
     }
   }
 
@@ -365,5 +365,5 @@ export class Replica {
 // The outcome of a step up to the highest applied number that is not in a replay.
 function fate({ n }, { skipped = [], known = 0 }) {
   if (skipped.includes(n)) return fault("bad_request", WHY_LOST);
-  return n < known ? fault("outcome_unknown", "the server no longer has the outcome of this step") : null;
+  return n < known ? fault("outcome_unknown", "the server no longer has the outcome of this step; read the room again") : null;
 }

@@ -281,7 +281,7 @@ export class Room {
     this._replica.lost();
     this.#out = [];
     for (const presence of this.#named.presence.values()) clearTimeout(presence._timer);
-    this._replica.drop(error ?? fault("outcome_unknown", "the room was left"));
+    this._replica.drop(error ?? fault("outcome_unknown", "the room was left; join it again"));
     this.#line._forget(this);
     this.#setStatus("closed");
     this._settle();
@@ -393,6 +393,6 @@ export class Room {
   }
 
   #mustBeOpen() {
-    if (this.status === "closed") throw this.error ?? fault("not_joined", "the room was left");
+    if (this.status === "closed") throw this.error ?? fault("not_joined", "the room was left; join it again");
   }
 }

@@ -137,7 +137,7 @@ export class State {
       if (kind === "map" || found) change(key, { ...found, value: does.value });
     } else if (verb === "compare") {
       if (does.expect === undefined ? found : !found || !same(found.value, does.expect)) {
-        refuse("not_expected", `${told()} is not as expected`);
+        refuse("not_expected", `${told()} is not as expected; read it again`);
       }
       change(key, { value: does.value });
     } else if (verb === "add") {

@@ -7,7 +7,7 @@ const STEP_BYTES = 256_000;
 
 // Throws for operations that are invalid in every room; returns their size.
 export function admitStep(ops) {
-  if (ops.length > OPS_MAX) refuse("value_too_large", `a step has at most ${OPS_MAX} operations`);
+  if (ops.length > OPS_MAX) refuse("value_too_large", `a step must have at most ${OPS_MAX} operations, not ${ops.length}`);
   for (const does of ops) {
     admitName(does.map ?? does.list, "a name in a room");
     if ("key" in does) admitName(does.key, "a map's key", 256, 0);

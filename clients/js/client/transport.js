@@ -15,7 +15,7 @@ const PASSING = [408, 425, 429, 502, 503, 504];
 export const milliseconds = (seconds, what) =>
   typeof seconds === "number" && seconds >= 0 && seconds < 4e9
     ? Math.round(seconds * 1000)
-    : refuse("bad_request", `${what} is a number of seconds, not ${seconds}`);
+    : refuse("bad_request", `${what} must be a number of seconds, not ${seconds}`);
 
 export const sleep = (ms, signal) =>
   new Promise((resolve) => {
@@ -47,7 +47,7 @@ export class Transport {
 
   constructor(url, { key, patienceS = 60 } = {}) {
     this._url = addressOf(url);
-    if (key && !/^[!-~]+$/.test(key)) refuse("no_credentials", "an API key or token has no spaces");
+    if (key && !/^[!-~]+$/.test(key)) refuse("no_credentials", "an API key or token must be printable ASCII without spaces");
     this.#key = key;
     this.#patienceMs = milliseconds(patienceS, "patience");
   }

@@ -26,7 +26,7 @@ export function encode(value) {
   } catch (error) {
     why = error.message;
   }
-  refuse("bad_value", `not JSON: ${why}`);
+  refuse("bad_value", `not JSON: ${why}; use values that JSON has`);
 }
 
 // A copy of a value as plain JSON, as other members see it.
@@ -43,7 +43,7 @@ function admit(value, depth) {
     refuse("bad_value", `the number ${value} is outside ±${most} (2^53 - 1); use text instead`);
   }
   if (value === null || typeof value !== "object") return;
-  if (depth >= DEPTH_MAX) refuse("too_deep", `a value has at most ${DEPTH_MAX} levels`);
+  if (depth >= DEPTH_MAX) refuse("too_deep", `a value must have at most ${DEPTH_MAX} nested levels`);
   for (const one of Object.values(value)) admit(one, depth + 1);
 }
 
@@ -56,7 +56,7 @@ const bytes = (text) => encoder.encode(text).length;
 // The size of a value as JSON. Throws if it exceeds the limit.
 export function admitSize(value, what, most) {
   const size = bytes(encode(value));
-  if (size > most) refuse("value_too_large", `${what} has at most ${most} bytes, not ${size}`);
+  if (size > most) refuse("value_too_large", `${what} must have at most ${most} bytes, not ${size}`);
   return size;
 }
 

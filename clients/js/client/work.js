@@ -37,7 +37,7 @@ export function keep(begun, leaseS, renew) {
       const asked = performance.now();
       try {
         const leftMs = Math.max(until - asked, 0);
-        const late = sleep(leftMs, ended.signal).then(() => refuse("lock_lost", "the lease ran out"));
+        const late = sleep(leftMs, ended.signal).then(() => refuse("lock_lost", "the lease ended; another worker may run the job"));
         await Promise.race([renew(), late]);
         until = asked + leaseMs;
         pauseMs = leaseMs / 3;

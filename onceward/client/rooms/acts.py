@@ -58,7 +58,7 @@ class Acts:
         size = len(encoded(act.body))
         if size > _BODY_BYTES_MAX:
             raise TooLarge(
-                f"the body of an act has at most {_BODY_BYTES_MAX} bytes, not {size}",
+                f"the body of an act must have at most {_BODY_BYTES_MAX} bytes, not {size}",
                 code="value_too_large",
             )
         self._count = n = act.n
@@ -90,12 +90,12 @@ class Acts:
     def lost(self) -> None:
         """Fail all sent acts after the connection was lost; their outcome is unknown."""
         for n in self._sent:
-            _, answer = self._waiting[n]
+            act, answer = self._waiting[n]
             if not answer.done():
                 answer.set_exception(
                     OutcomeUnknown(
-                        "the connection was lost before the response; check whether the act took "
-                        "effect"
+                        "the connection was lost before the response; check whether the act "
+                        f"{act.do!r} took effect"
                     )
                 )
 

@@ -145,7 +145,9 @@ class Live:
         """
         admit_room(id_)
         if self.state == "closed":
-            raise self.error or BadInput("the connection is closed; open another one")
+            raise self.error or BadInput(
+                f"the connection to {self._address} is closed; open another one"
+            )
         if id_ not in self.rooms:
             replica = Replica(id_, self.ids.new(), create=create)
             room = self.rooms[id_] = Room(self, replica)
@@ -170,7 +172,7 @@ class Live:
                 end()
         if room.status == "closed":
             raise room.error or BadInput(
-                "the room was left during the join; join it again", code="not_joined"
+                f"the room {id_!r} was left during the join; join it again", code="not_joined"
             )
         return room
 
@@ -182,7 +184,9 @@ class Live:
         the connection is lost before the response.
         """
         if self.state == "closed":
-            raise self.error or BadInput("the connection is closed; open another one")
+            raise self.error or BadInput(
+                f"the connection to {self._address} is closed; open another one"
+            )
         return await self._acts.ask(do, table, body, connected=self.state == "connected")
 
     # For rooms.
@@ -236,7 +240,10 @@ class Live:
                 after_s = _retry_after_s(refused)
                 away = refused.status in PROXY_STATUSES and not after_s
             except (aiohttp.ClientError, OSError, TimeoutError) as lost:
-                error, final = Unavailable(f"cannot connect to {self._address}: {lost}"), False
+                error, final = (
+                    Unavailable(f"cannot connect to {self._address}: {lost}. Check the server"),
+                    False,
+                )
                 away = isinstance(lost, aiohttp.ClientConnectorError)
             except OncewardError as raised:
                 error, final = raised, not raised.kind.retry
@@ -316,7 +323,9 @@ class Live:
         if message.type is aiohttp.WSMsgType.CLOSE:
             return int(message.data or 1005), str(message.extra or "")
         if message.type is aiohttp.WSMsgType.ERROR:
-            raise Unavailable(f"lost the connection to {self._address}: {message.data}")
+            raise Unavailable(
+                f"lost the connection to {self._address}: {message.data}. Check the network"
+            )
         return socket.close_code or 1006, ""
 
     def _receive(self, text: str) -> None:
@@ -361,7 +370,10 @@ class Live:
             room.renew(error)
         else:
             self._attempt = _UNREADABLE_ATTEMPTS
-            raise Unavailable(f"{self._address} sent a frame that cannot be read: {error.message}")
+            raise Unavailable(
+                f"{self._address} sent a frame that cannot be read: {error.message}. Check that "
+                "client and server have the same version"
+            )
 
     def _settle(self) -> None:
         self._settling = False
@@ -433,7 +445,9 @@ class Live:
             return
         self._lost()
         self.error = error
-        self._acts.end(error or BadInput("the connection is closed; open another one"))
+        self._acts.end(
+            error or BadInput(f"the connection to {self._address} is closed; open another one")
+        )
         for room in list(self.rooms.values()):
             room.close(error)
         self.rooms.clear()
@@ -471,7 +485,9 @@ async def _close(socket: aiohttp.ClientWebSocketResponse) -> None:
 def _closed(close: int, reason: str) -> OncewardError:
     if (kind := find_kind(reason)) is not None:
         return error_of(reason, f"the server has closed the connection: {kind.title}")
-    return Unavailable(f"the connection was closed with {close}: {reason or 'no reason'}")
+    return Unavailable(
+        f"the connection was closed with {close}: {reason or 'no reason'}. Connect again"
+    )
 
 
 def _retry_after_s(refused: aiohttp.WSServerHandshakeError) -> float:

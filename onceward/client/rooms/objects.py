@@ -326,7 +326,7 @@ class Presence(Named):
         size = len(encoded(value))
         if size > limits.PRESENCE_BYTES_MAX:
             raise TooLarge(
-                f"a presence has at most {limits.PRESENCE_BYTES_MAX} bytes, not {size}",
+                f"a presence must have at most {limits.PRESENCE_BYTES_MAX} bytes, not {size}",
                 code="value_too_large",
             )
         self._room.set_presence(SetPresence(self._room.id, self.name, value, ttl_ms))

@@ -122,7 +122,9 @@ class Replica:
     def begin(self) -> Step:
         """Open a batch: changes until `commit` or `abort` are one step."""
         if self.open is not None:
-            raise BadInput("a batch is open already; batches cannot be nested")
+            raise BadInput(
+                f"a batch of {len(self.open.ops)} changes is already open; commit or abort it first"
+            )
         self.settle()
         self.open = Step([])
         return self.open
@@ -139,7 +141,8 @@ class Replica:
         try:
             if step.effects is None:
                 raise BadInput(
-                    "the batch conflicts with changes of others; read the room again and repeat it",
+                    f"the batch of {len(step.ops)} changes conflicts with changes of "
+                    "others; read the room again and repeat it",
                     code="not_expected",
                 )
             if step.ops:
@@ -164,7 +167,13 @@ class Replica:
         self._lower(Who(self.user, True))
         self.open = None
         self.settle()
-        step.answer(error=OncewardError("the batch was aborted", code="bad_request"))
+        step.answer(
+            error=OncewardError(
+                f"the batch of {len(step.ops)} changes was aborted; send them again if you "
+                "still want them",
+                code="bad_request",
+            )
+        )
 
     def _admit_more(self, ops: Sequence[RoomOperation]) -> None:
         if (
@@ -172,7 +181,7 @@ class Replica:
             or self._waiting_bytes + len(encoded(ops)) > limits.ROOM_WAITING_BYTES_MAX
         ):
             raise OncewardError(
-                "too many changes wait for a response of the server; try again later",
+                f"{len(self.waiting)} changes already wait for a response; retry later",
                 code="overloaded",
             )
 
@@ -243,7 +252,11 @@ class Replica:
             if frame.reset:
                 self._loading = State()
             elif frame.epoch != self.epoch or frame.seq < self.seq:
-                raise BadInput("the server's position is behind this replica's", code="bad_request")
+                raise BadInput(
+                    f"the server is at step {frame.seq} of the room, before step {self.seq} of "
+                    "this replica; join the room again",
+                    code="bad_request",
+                )
         else:
             self._piece(frame)
         joined = self._joined
@@ -276,7 +289,11 @@ class Replica:
         self.epoch, self.seq, self.digest = "", 0, ""
         self.lost()
         self.drop(
-            OncewardError("the local replica of the room was invalid", code="outcome_unknown")
+            OncewardError(
+                f"the local replica of the room was invalid, so {len(self.waiting)} changes may "
+                "or may not have been applied; read the room again",
+                code="outcome_unknown",
+            )
         )
 
     def drop(self, error: OncewardError, most: int = limits.ROOM_NUMBER_MAX) -> None:
@@ -287,14 +304,19 @@ class Replica:
     def _advance(self, frame: Change | Ack) -> None:
         if self._loading is not None or self._joined is None or frame.seq != self.seq + 1:
             raise BadInput(
-                f"expected step {self.seq + 1} of the room, received {frame.seq}",
+                f"expected step {self.seq + 1} of the room, received {frame.seq}; join the room "
+                "again",
                 code="bad_request",
             )
         self.seq, self.digest = frame.seq, frame.digest
 
     def _piece(self, frame: Snapshot) -> None:
         if self._loading is None or self._joined is None:
-            raise BadInput("received an unexpected snapshot", code="bad_request")
+            raise BadInput(
+                f"received a snapshot of the room at {frame.seq}, which was not requested; join "
+                "the room again",
+                code="bad_request",
+            )
         load_piece(self._loading, frame.maps, frame.lists)
         if frame.more:
             return
@@ -353,7 +375,8 @@ class Replica:
         skipped = [step for step in self.waiting if step.n < n]
         if len(skipped) == len(self.waiting) or self.waiting[len(skipped)].n != n:
             raise BadInput(
-                f"received a response for step {n}, which is not pending", code="bad_request"
+                f"received a response for step {n}, which is not pending; join the room again",
+                code="bad_request",
             )
         # A skipped step was rejected, and the response was lost.
         self._refused(skipped, error_of("bad_request", _WHY_LOST))
@@ -364,7 +387,8 @@ class Replica:
             self._note(step, step.ops, step.effects)
         elif step.effects is None:
             raise BadInput(
-                f"the room applied step {n}, which conflicts with the local state",
+                f"the room applied step {n}, which conflicts with the local state; join the "
+                "room again",
                 code="bad_request",
             )
         # Otherwise it was applied directly on top of the server's state, so nothing changes.

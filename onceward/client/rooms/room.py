@@ -294,7 +294,10 @@ class Room:
         self.replica.lost()
         self._out.clear()
         self.replica.drop(
-            error or OncewardError("the room was left; join it again", code="outcome_unknown")
+            error
+            or OncewardError(
+                f"the room {self.id!r} was left; join it again", code="outcome_unknown"
+            )
         )
         self._line.forget(self)
         self._set_status("closed")
@@ -481,19 +484,23 @@ class Room:
         size = len(encoded(frame.value))
         if size > limits.SAID_BYTES_MAX:
             raise TooLarge(
-                f"the value of an event has at most {limits.SAID_BYTES_MAX} bytes, not {size}",
+                f"the value of an event must have at most {limits.SAID_BYTES_MAX} bytes, not "
+                f"{size}",
                 code="value_too_large",
             )
         if not self.replica.live:
             raise OncewardError(
-                "the room is not connected; wait until its status is `live`", code="not_joined"
+                f"the room {self.id!r} is not connected; wait until its status is `live`",
+                code="not_joined",
             )
         self._out.append(frame)
         self._line.stir()
 
     def _must_be_open(self) -> None:
         if self.status == "closed":
-            raise self.error or BadInput("the room was left; join it again", code="not_joined")
+            raise self.error or BadInput(
+                f"the room {self.id!r} was left; join it again", code="not_joined"
+            )
 
 
 def _added(hooks: list[Any], hook: Any) -> Unsubscribe:

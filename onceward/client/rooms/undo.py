@@ -63,7 +63,7 @@ class Undo:
             raise BadInput(f"a batch is open; end it before you {what}")
         self._replica.settle()
         if not source:
-            raise BadInput(f"there is nothing to {what}")
+            raise BadInput(f"there is nothing to {what}; check `can_undo` and `can_redo` first")
         step = source.pop()
         step.taken_back = True
         ops, kept = self._inverse(step)

@@ -22,6 +22,10 @@ def _admit_depth(value: Any, left: int) -> None:
     if not isinstance(value, dict | list):
         return
     if not left:
-        raise BadInput(f"a value has at most {limits.ROOM_DEPTH_MAX} levels", code="too_deep")
+        raise BadInput(
+            f"a value must have at most {limits.ROOM_DEPTH_MAX} nested levels; "
+            f"{str(value)[:50]} is below them",
+            code="too_deep",
+        )
     for one in value.values() if isinstance(value, dict) else value:
         _admit_depth(one, left - 1)

@@ -87,9 +87,13 @@ def _text(put: Put) -> str:
     try:
         text = put.value.decode()
     except UnicodeDecodeError:
-        raise BadInput(f"the value of {put.key} is not UTF-8", code="bad_value") from None
+        raise BadInput(
+            f"the value of {put.key} is not UTF-8; encode it as JSON", code="bad_value"
+        ) from None
     if "\0" in text:
-        raise BadInput(f"the value of {put.key} is not JSON: it contains NUL", code="bad_value")
+        raise BadInput(
+            f"the value of {put.key} is not JSON: it contains NUL; remove it", code="bad_value"
+        )
     return text
 
 
@@ -234,5 +238,7 @@ class Batch:
                 if (row[0], row[1]) in keys
             ]
             text = ", ".join("/".join(shown_key(key)) for key in named)
-            verdicts[number - 1] = Conflict(f"changed by another transaction: {text}", keys=named)
+            verdicts[number - 1] = Conflict(
+                f"changed by another transaction: {text}; read again and retry", keys=named
+            )
         return verdicts

@@ -93,7 +93,10 @@ class CommitLink(Link):
         """
         [(known, base, failed)] = await self._ask(*ticket)
         if not known:
-            raise OutcomeUnknown("the outcome of a commit cannot be determined any longer")
+            raise OutcomeUnknown(
+                f"the outcome of a commit of {len(batch.members)} transactions cannot be "
+                "determined any longer; read the records to find out"
+            )
         if base is None:
             return None
         self._note(*ticket)
@@ -189,7 +192,8 @@ class Commits:
                 tries += 1
                 if tries == limits.BATCH_TRIES_MAX:
                     raise Unavailable(
-                        f"the database did not respond ({error}); nothing was changed"
+                        f"the database did not respond ({error}); nothing was changed; check the "
+                        "database, and retry"
                     ) from error
             finally:
                 self._links.give(link)
@@ -244,8 +248,8 @@ class Commits:
             await asyncio.sleep(pause_ms / 1000)
             pause_ms = min(2 * pause_ms, limits.OUTCOME_PAUSE_MS_MAX)
         raise OutcomeUnknown(
-            f"the database responded neither to a commit ({lost}) nor to queries of its outcome: "
-            "it may or may not have been applied"
+            f"the database responded neither to a commit ({lost}) nor to queries of its "
+            "outcome: it may or may not have been applied. Read the records to find out"
         )
 
     def _answer(self, members: Sequence[Member], verdicts: Sequence[int | Conflict]) -> None:
@@ -264,7 +268,10 @@ class Commits:
                 done.set_result(verdict)
             except Exception as error:  # must not affect the other members
                 done.set_exception(
-                    OutcomeUnknown(f"a commit was applied, but a callback failed: {error!r}")
+                    OutcomeUnknown(
+                        f"a commit was applied, but a callback failed: {error!r}. Correct "
+                        "the callback, and do not repeat the commit"
+                    )
                 )
 
 

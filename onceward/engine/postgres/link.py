@@ -53,12 +53,17 @@ class Rejected(Exception):
     def explained(self) -> BadInput | Unavailable:
         """The error for the caller of the engine."""
         if self.sqlstate == "53100":
-            return StorageFull(f"the database server is out of disk space: {self}")
+            return StorageFull(
+                f"the database server is out of disk space: {self}. Free disk space."
+            )
         if self.sqlstate[:2] in ("22", "54"):
-            return BadInput(f"the database rejected a value: {self}", code="bad_value")
+            return BadInput(
+                f"the database rejected a value: {self}. Change the value.", code="bad_value"
+            )
         known = self.sqlstate[:2] in ("25", "40", "53", "55", "57")
         return Unavailable(
-            f"the database rejected the call: {self}. Nothing was changed.",
+            f"the database rejected the call: {self}. Nothing was changed. Check the log of "
+            "the database.",
             code="engine_unreachable" if known else "storage_failed",
         )
 
@@ -164,7 +169,9 @@ class Link:
         except Exception as error:
             # An untrusted certificate is a ValueError as well; it may be replaced later.
             if isinstance(error, ValueError) and not isinstance(error, OSError):
-                raise BadInput(f"{target.label}: {error}", code="bad_engine_url") from error
+                raise BadInput(
+                    f"{target.label}: {error}. Correct the URL.", code="bad_engine_url"
+                ) from error
             raise cannot_connect(target, error) from error
         link = cls(connection, answer_s, admission)
         try:
@@ -284,7 +291,10 @@ class Links(Generic[L]):
         """Take a connection for exclusive use until `give`. Raises `Unavailable`."""
         while True:
             if self._closed:
-                raise Unavailable("the engine was closed during the call", code="engine_closed")
+                raise Unavailable(
+                    "the engine was closed during the call; open it again",
+                    code="engine_closed",
+                )
             while self._idle:
                 link = self._idle.pop()
                 if not link.closed:
@@ -407,7 +417,10 @@ def cannot_connect(target: Target, error: Exception) -> CannotOpen:
             code="no_such_database",
         )
     if sqlstate.startswith("28") or sqlstate == "42501":
-        return CannotOpen(f"{target.label} denied access: {error}.", code="access_denied")
+        return CannotOpen(
+            f"{target.label} denied access: {error}. Check the user and the password.",
+            code="access_denied",
+        )
     if sqlstate == "53300":
         return Crowded(f"{target.label} accepts no further connections: {error}.")
     if "startup parameter" in str(error):
@@ -417,4 +430,8 @@ def cannot_connect(target: Target, error: Exception) -> CannotOpen:
             code="bad_engine_url",
         )
     reason = "no response in time" if isinstance(error, TimeoutError) else str(error)
-    return CannotOpen(f"cannot connect to {target.label}: {reason}.", code="engine_unreachable")
+    return CannotOpen(
+        f"cannot connect to {target.label}: {reason}. Check the URL, and that the "
+        "database is running.",
+        code="engine_unreachable",
+    )

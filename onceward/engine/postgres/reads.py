@@ -101,7 +101,9 @@ class Reads:
             found = {row[0]: row for row in rows}
             answers = [[_record(key, found.get(places[key])) for key in g.keys] for g in gets]
         except Exception as error:  # every caller must get a result
-            failure: OncewardError = Unavailable(f"a get failed: {error!r}", code="storage_failed")
+            failure: OncewardError = Unavailable(
+                f"a get failed: {error!r}; check the database", code="storage_failed"
+            )
             if isinstance(error, Unavailable | BadInput):
                 failure = error
             for get in gets:
@@ -151,7 +153,8 @@ class Reads:
             except Lost as error:
                 if not again or error.timed_out:
                     raise Unavailable(
-                        f"the database did not respond to a read ({error})"
+                        f"the database did not respond to a read ({error}); check the database, "
+                        "and retry"
                     ) from error
                 again = False
             finally:

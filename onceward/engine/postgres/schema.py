@@ -71,11 +71,13 @@ async def migrate(link: Link, target: Target) -> None:
                 code="access_denied",
             ) from error
         raise CannotOpen(
-            f"cannot migrate {target.label}: {error}.", code="storage_failed"
+            f"cannot migrate {target.label}: {error}. Check the permissions of the user.",
+            code="storage_failed",
         ) from error
     except Lost as error:
         raise CannotOpen(
-            f"lost the connection to {target.label} while opening it: {error}.",
+            f"lost the connection to {target.label} while opening it: {error}. Check the "
+            "database, and retry.",
             code="engine_unreachable",
         ) from error
 

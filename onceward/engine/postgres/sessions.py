@@ -175,7 +175,9 @@ class PostgresSession(Session):
 
     async def _settled(self, batch: Batch, error: Lost, sent: bool) -> int:
         """The version, if a commit whose response was lost has taken effect."""
-        again = Conflict(f"the connection was lost before the commit ({error})")
+        again = Conflict(
+            f"the connection was lost before the commit ({error}), so nothing was changed; retry"
+        )
         if not sent:
             raise again
         try:
@@ -211,7 +213,7 @@ class PostgresSession(Session):
 
 def _explained(error: Rejected) -> Exception:
     if error.sqlstate in _AGAIN:
-        return Conflict(f"the database aborted the transaction: {error}")
+        return Conflict(f"the database aborted the transaction: {error}; retry it")
     if error.sqlstate == _ABORTED:
         return BadInput(
             "a statement on the SQL connection failed, and its error was caught: nothing can be "

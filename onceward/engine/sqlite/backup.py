@@ -210,18 +210,25 @@ def _explained(copy: apsw.Connection, path: str, to: str) -> Iterator[None]:
         raise _failed(to, errno.ENOSPC, str(error)) from error
     except apsw.IOError as error:
         if getattr(error, "extendedresult", 0) in _READ_ERRORS:
-            raise CannotOpen(f"{path} cannot be read: {error}.", code="storage_failed") from error
+            raise CannotOpen(
+                f"{path} cannot be read: {error}. Check the disk.", code="storage_failed"
+            ) from error
         raise _failed(to, copy.system_errno, str(error)) from error
 
 
 def _failed(to: str, number: int | None, reason: str) -> OncewardError:
     if number in _NO_SPACE:
         return StorageFull(
-            f"not enough disk space for {to} ({reason}). The incomplete copy was removed."
+            f"not enough disk space for {to} ({reason}). The incomplete copy was removed. "
+            "Free disk space."
         )
     if number in (errno.EACCES, errno.EPERM, errno.EROFS):
-        return CannotOpen(f"no permission to write {to}: {reason}.", code="read_only")
-    return CannotOpen(f"{to} cannot be written: {reason}.", code="storage_failed")
+        return CannotOpen(
+            f"no permission to write {to}: {reason}. Choose another folder, or change its "
+            "permissions.",
+            code="read_only",
+        )
+    return CannotOpen(f"{to} cannot be written: {reason}. Check the disk.", code="storage_failed")
 
 
 def _remove_all(draft: str, *suffixes: str) -> None:

@@ -464,6 +464,10 @@ def cannot_open(path: str, error: OSError) -> CannotOpen:
         )
     if error.errno in (errno.EROFS, errno.EACCES, errno.EPERM):
         return CannotOpen(
-            f"no permission to write {path} or its journal: {error.strerror}.", code="read_only"
+            f"no permission to write {path} or its journal: {error.strerror}. Change their "
+            "permissions.",
+            code="read_only",
         )
-    return CannotOpen(f"cannot open {path}: {error}", code="storage_failed")
+    return CannotOpen(
+        f"cannot open {path}: {error}. Check the disk and the permissions.", code="storage_failed"
+    )

@@ -93,7 +93,8 @@ class Snapshot:
                 raise _Late from error
             except OSError as error:
                 raise CannotOpen(
-                    f"{path} cannot be read: {error.strerror}.", code="storage_failed"
+                    f"{path} cannot be read: {error.strerror}. Check the disk and the permissions.",
+                    code="storage_failed",
                 ) from error
             except CannotOpen as error:
                 self.problems.append(f"{os.path.basename(path)}: {error.details['what']}")
@@ -254,7 +255,9 @@ def _signs(path: str) -> _Signs:
     try:
         found = os.stat(path)
     except FileNotFoundError:
-        raise CannotOpen(f"{path} was removed during the read.", code="no_such_file") from None
+        raise CannotOpen(
+            f"{path} was removed during the read. Check the path.", code="no_such_file"
+        ) from None
     return _Signs(
         is_owned(path), size_bytes(wal_path(path)), found.st_ino, found.st_size, found.st_mtime_ns
     )

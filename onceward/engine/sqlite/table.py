@@ -319,7 +319,7 @@ class Table:
             if not _finds_no_space(error):
                 raise
             raise StorageFull(
-                f"not enough disk space to fold the journal into {self.path}"
+                f"not enough disk space to fold the journal into {self.path}. Free disk space."
             ) from error
 
     def _put(self, rows: Sequence[Record]) -> None:
@@ -341,7 +341,7 @@ class Table:
         except (apsw.FullError, apsw.IOError) as error:
             if not _finds_no_space(error):
                 raise
-            raise StorageFull(f"not enough disk space for {self.path}") from error
+            raise StorageFull(f"not enough disk space for {self.path}. Free disk space.") from error
 
     def close(self) -> None:
         """Close both connections. The last one copies SQLite's log into the file; if that fails,
@@ -554,20 +554,27 @@ def explained(path: str) -> Iterator[None]:
     try:
         yield
     except apsw.NotADBError as error:
-        raise CannotOpen(f"{path} is not a database: {error}", code="not_a_database") from error
+        raise CannotOpen(
+            f"{path} is not a database: {error}. Name another file.", code="not_a_database"
+        ) from error
     except apsw.CorruptError as error:
         raise CannotOpen(
             f"{path} is damaged: {error}. Restore a backup.", code="damaged"
         ) from error
     except apsw.ReadOnlyError as error:
-        raise CannotOpen(f"{path} is not writable: {error}", code="read_only") from error
+        raise CannotOpen(
+            f"{path} is not writable: {error}. Change its permissions.", code="read_only"
+        ) from error
     except apsw.Error as error:
         if _finds_no_space(error) or free_bytes(path) < limits.SEGMENT_BYTES_FIRST:
             raise CannotOpen(
                 f"not enough disk space to open {path}. Free disk space and try again.",
                 code="storage_full",
             ) from error
-        raise CannotOpen(f"cannot open {path}: {error}", code="storage_failed") from error
+        raise CannotOpen(
+            f"cannot open {path}: {error}. Check the disk and the permissions.",
+            code="storage_failed",
+        ) from error
 
 
 def _finds_no_space(error: apsw.Error) -> bool:

@@ -242,7 +242,12 @@ class Writer:
             self._retry = self._loop.call_later(_RETRY_S, self._make_spare)
             self.segment_made(error)
         else:
-            self.fail(EngineStopped(f"cannot create a journal segment ({error!r})"))
+            self.fail(
+                EngineStopped(
+                    f"cannot create a journal segment ({error!r}). Check the disk, and restart the "
+                    "node."
+                )
+            )
         self._measure_room()
 
     async def close(self) -> None:
@@ -265,7 +270,7 @@ def _refusal(error: OSError) -> Unavailable:
             "This commit was not applied. Free disk space."
         )
     return Unavailable(
-        f"the journal is full, and no segment could be created ({error}). "
-        "This commit was not applied.",
+        f"the journal is full, and no segment could be created ({error}). This commit "
+        "was not applied. Check the disk, and retry.",
         code="overloaded" if error.errno in NONE_LEFT else "storage_failed",
     )

@@ -32,8 +32,8 @@ _STATUS = {
 
 
 class OncewardBackend(BaseTaskBackend):
-    """Sends tasks as jobs. An exception of a task fails its attempt, and the job is retried as the
-    settings of the queue say. `OPTIONS` are these settings, such as `attempts_max`."""
+    """Sends tasks as jobs. An exception of a task fails its attempt, and the job is retried by
+    the settings of the queue. `OPTIONS` are these settings, such as `attempts_max`."""
 
     supports_defer = True
     supports_async_task = True

@@ -225,9 +225,9 @@ class App(Root[AsyncApp]):
     def limit_work(
         self, queues: Sequence[str] = (), *, concurrency: int = 0, drain_s: float | None = None
     ) -> None:
-        """Set what this process runs, before the start: the handlers of some queues (default: all),
-        jobs of each queue at once (default: as declared), seconds for running handlers to finish.
-        Raises `BadInput`."""
+        """Limit what this process runs: handlers of some queues (default: all), jobs of each queue
+        at once (default: as declared). `drain_s` is the time for running handlers to finish. Call
+        it before the start. Raises `BadInput`."""
         return self._target.limit_work(queues, concurrency=concurrency, drain_s=drain_s)
 
     def confirm_clock(self) -> int:

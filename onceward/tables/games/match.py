@@ -69,7 +69,10 @@ def play(
     Raises `BadInput`: `bad_move`, `not_your_turn`, `stale_move`, `out_of_time`, `match_over`.
     """
     if type(seat) is not str or seat not in match.begun.players:
-        raise BadInput(f"unknown seat {str(seat)[:100]!r} in this game", code="not_your_turn")
+        raise BadInput(
+            f"unknown seat {str(seat)[:100]!r} in this game; use the name of a seat",
+            code="not_your_turn",
+        )
     if number is not None:
         known = match.last.get(seat)
         if known is not None and known[0] == number and _same(known[1], move):
@@ -146,7 +149,7 @@ def step(rules: Rules, match: Match, entry: MatchEntry) -> Match:
             return _ended(after, Outcome((), "stopped"), at_ms)
         case MatchStopped(at_ms, winners):
             return _ended(after, Outcome(winners or (), "told"), at_ms)
-    raise BadInput(f"only the first entry of a log may begin a match, not {entry}")
+    raise BadInput(f"an entry of a log must not begin the match again, as {entry!r} does")
 
 
 def replay(rules: Rules, log: Iterable[MatchEntry]) -> list[Match]:
@@ -202,7 +205,8 @@ def _next_round(rules: Rules, at_ms: int, match: Match) -> Match:
     match.movers = list(rules.movers(_plain(match.state), match.number))
     if not match.movers or not set(match.movers) <= set(rules.seats):
         raise BadInput(
-            f"{rules.name} has not ended, but its rules return the movers {match.movers}"
+            f"{rules.name} has not ended, but its rules return the movers {match.movers}; "
+            "name the seats that may move"
         )
     turn_ms = match.begun.turn_ms
     match.due_ms = None if turn_ms is None else at_ms + turn_ms

@@ -75,7 +75,9 @@ class Matches:
             )
         if not all(type(player) is str and player for player in players.values()):
             found = next(one for one in players.values() if type(one) is not str or not one)
-            raise BadInput(f"the name of a player is text, not {found!r:.100}", code="bad_name")
+            raise BadInput(
+                f"the name of a player must be text, not {found!r:.100}", code="bad_name"
+            )
         if place != "" and await tx.get(playing_key(place)) is not None:
             raise BadInput(
                 f"a game is already running at {place!r}; end it first", code="other_game"
@@ -99,7 +101,11 @@ class Matches:
         if type(id_) is str and len(id_) == LENGTH:
             found = await tx.get(match_key(id_), Match)
         if found is None:
-            raise NoSuchMatch(f"match {str(id_)[:100]!r} not found", id=str(id_)[:100])
+            raise NoSuchMatch(
+                f"match {str(id_)[:100]!r} not found; check its id. Ended games are removed "
+                "after a time",
+                id=str(id_)[:100],
+            )
         return found
 
     async def at(self, tx: Transaction, place: str) -> Match | None:

@@ -143,11 +143,11 @@ def admit(rules: Any) -> None:
     if not isinstance(rules, Rules) or not names_fit(name, bytes_max):
         raise BadInput(
             "a game must be an instance of a subclass of `Rules` with a name of at most "
-            f"{bytes_max} bytes"
+            f"{bytes_max} bytes, not {str(rules)[:100]}"
         )
     fit = isinstance(seats, tuple) and all(names_fit(seat, bytes_max) for seat in seats)
     if not fit or not seats or len(set(seats)) < len(seats):
         raise BadInput(
-            f"the seats of {name} must be a tuple of distinct names of at most {bytes_max} bytes "
-            "each"
+            f"the seats of {name} must be a tuple of distinct names of at most {bytes_max} "
+            f"bytes each, not {str(seats)[:100]}"
         )

@@ -221,7 +221,7 @@ class Proof:
         return ""
 
     def _refer(self, make: Callable[[], App], case: Case) -> bool:
-        """Add the outcome of another run without faults; False if there is none."""
+        """Add the outcome of another run without faults; False without one."""
         key = key_of(case)
         allowed = self._allowed.setdefault(key, [])
         known = self._orders.setdefault(key, orders(case.senders, events=bool(self.events)))
@@ -254,7 +254,7 @@ class Proof:
         return "\n".join([f"seed {case.seed}: {why}", *timeline(run.events), f"replay: {replay}"])
 
     def failing(self) -> str:
-        """A queue whose jobs always fail, also without faults; empty if there is none."""
+        """A queue whose jobs always fail, even without faults; empty without one."""
         for queue, how in self._ended.items():
             if not how.startswith("succeeded"):
                 return f"the jobs of queue {queue!r} never succeed, even without faults: {how}"

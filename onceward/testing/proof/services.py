@@ -39,7 +39,7 @@ class Reply(NamedTuple):
 
 
 class Lost(Exception):
-    """A call failed; `sent` tells whether it took effect."""
+    """A call failed; `sent` shows whether it took effect."""
 
     def __init__(self, *, sent: bool) -> None:
         super().__init__("the response was lost" if sent else "the connection failed")

@@ -55,7 +55,7 @@ class ShopDatabase:
             await asyncio.sleep(random.random() ** 3 * 3)
             if random.random() < 0.2:
                 return False
-            if self._ids_return:  # nobody else has written, but rows were deleted
+            if self._ids_return:  # rows were deleted, without other writers
                 id_ = 1 + max(self.rows, default=0)
             message = f"{random.getrandbits(128):032x}"
             queue = "ordered" if order_key else "orders"

@@ -395,7 +395,7 @@ async def _visible(call: Call, tx: Transaction, id_: str) -> Job:
     own = job.caller == call.caller.id and may_enter(call.app.node, call.caller, "send", job.queue)
     if own or _works(call, job.queue):
         return job
-    raise NoSuchJob(f"job {id_} not found", id=id_)  # as for an unknown id
+    raise NoSuchJob(f"job {id_} not found; check its id", id=id_)  # as for an unknown id
 
 
 async def _managed(call: Call, tx: Transaction, id_: str) -> Job:
@@ -409,7 +409,7 @@ async def _workable(call: Call, tx: Transaction, id_: str) -> Job:
     """Return a job that the caller may work on. Raises `NoSuchJob`."""
     job = await call.app.node.schedule.get(tx, id_)
     if not may_enter(call.app.node, call.caller, "work", job.queue):
-        raise NoSuchJob(f"job {id_} not found", id=id_)  # as for an unknown id
+        raise NoSuchJob(f"job {id_} not found; check its id", id=id_)  # as for an unknown id
     return job
 
 
@@ -417,7 +417,7 @@ async def _operated(call: Call, tx: Transaction, id_: str) -> Job:
     """Return a job that the caller may work on or manage. Raises `NoSuchJob`."""
     job = await call.app.node.schedule.get(tx, id_)
     if not _works(call, job.queue):
-        raise NoSuchJob(f"job {id_} not found", id=id_)  # as for an unknown id
+        raise NoSuchJob(f"job {id_} not found; check its id", id=id_)  # as for an unknown id
     return job
 
 

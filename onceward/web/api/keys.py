@@ -35,5 +35,5 @@ async def create(call: Call, asked: api.CreateKey) -> api.CreatedKey:
 async def delete(call: Call, id_: str) -> api.DeletedKey:
     keyring, kept = call.server.keyring, call.server.auth.ids()
     if len(id_) != 64 or not await keyring.remove(id_, call.caller.id, kept):
-        raise BadInput(f"API key {id_[:100]!r} not found", code="no_such_key")
+        raise BadInput(f"API key {id_[:100]!r} not found; check its id", code="no_such_key")
     return api.DeletedKey(id_)

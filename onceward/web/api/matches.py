@@ -49,5 +49,8 @@ async def _visible(call: Call, tx: Transaction, id_: str) -> Match:
     seen = table is not None and caller.may("play", table)
     plays = caller.user in match.begun.players.values()
     if not (seen or plays or caller.grants.everything):
-        raise OncewardError(f"{caller.name!r} cannot see this match", code="not_allowed")
+        raise OncewardError(
+            f"{caller.name!r} cannot see this match; use the credentials of a player",
+            code="not_allowed",
+        )
     return match

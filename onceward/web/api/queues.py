@@ -47,7 +47,7 @@ async def configure(call: Call, queue: str, settings: api.QueueSettings) -> api.
     for name in _OF_THE_APPLICATION & changes.keys():
         if changes[name] != getattr(before, name):
             raise OncewardError(
-                f"{name} of {queue!r} can only be set in the application's code, with app.queue(…)",
+                f"{name} of {queue!r} must be set in the application's code, with app.queue(…)",
                 code="not_allowed",
             )
     if settings.failure_queue and settings.failure_queue != before.failure_queue:
@@ -105,7 +105,7 @@ async def redrive(call: Call, queue: str, asked: api.RedriveJobs) -> api.Changed
     # Jobs that fail again during a redrive are skipped, so that it ends.
     before, _, start = asked.after.partition("/")
     if before and not (before.isascii() and before.isdigit() and len(before) <= 16):
-        raise _bad_cursor()
+        raise _bad_cursor(asked.after)
     before_ms = int(before) if before else call.app.store.clock.now_ms() + 1
     changed = await _for_a_while(
         call,
@@ -130,7 +130,7 @@ async def purge(call: Call, queue: str, asked: api.PurgeJobs) -> api.ChangedJobs
     admit_queue(queue)
     slot = asked.after.partition("/")[0]
     if asked.after and not (slot.isascii() and slot.isdigit() and len(slot) <= 4):
-        raise _bad_cursor()
+        raise _bad_cursor(asked.after)
     return await _for_a_while(
         call,
         asked.after,
@@ -158,13 +158,14 @@ async def _for_a_while(
 
 def _admit_cursor(after: str) -> str:
     if len(after.encode()) > limits.SORT_BYTES_MAX or "\x00" in after:
-        raise _bad_cursor()
+        raise _bad_cursor(after)
     return after
 
 
-def _bad_cursor() -> BadInput:
+def _bad_cursor(after: str) -> BadInput:
     return BadInput(
-        "after is not a cursor of this queue; use the member `next` of the last response",
+        f"`after` is {after[:100]!a}, not a cursor of this queue; use the member `next` of "
+        "the last response",
         code="bad_parameter",
     )
 

@@ -90,7 +90,9 @@ async def link(call: Call) -> api.SignInLink:
 async def list_(call: Call, asked: api.FindSessions) -> api.SessionPage:
     if len(asked.after.encode()) > limits.SORT_BYTES_MAX or "\x00" in asked.after:
         raise BadInput(
-            "after is not a cursor; use the member `next` of the last page", code="bad_parameter"
+            f"`after` is {asked.after[:100]!a}, not a cursor; use the member "
+            "`next` of the last page",
+            code="bad_parameter",
         )
     if asked.everyone:
         call.caller.insist_all()
@@ -106,7 +108,9 @@ async def revoke(call: Call, id_: str, asked: api.WhoseSessions) -> api.RevokedS
     if 0 < len(id_) <= LENGTH:
         count = await call.server.sessions.revoke(whose, id_)
     if not count:
-        raise BadInput(f"session {id_[:100]!r} not found", code="no_such_session")
+        raise BadInput(
+            f"session {id_[:100]!r} not found; see the list of sessions", code="no_such_session"
+        )
     return api.RevokedSessions(count)
 
 
@@ -123,7 +127,8 @@ def _whose(call: Call, asked: api.WhoseSessions) -> str:
         call.caller.insist_all()
         if not 0 < len(whose.encode()) <= limits.SORT_BYTES_MAX // 2:
             raise BadInput(
-                f"{whose[:100]!r} is not the id of a caller, such as key:billing or user:ann",
+                f"{whose[:100]!r} is not the id of a caller; use one such as key:billing or "
+                "user:ann",
                 code="bad_parameter",
             )
     return whose

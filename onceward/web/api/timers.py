@@ -111,7 +111,9 @@ async def list_(call: Call, asked: api.FindTimers) -> api.TimerPage:
     whose = APPLICATION if asked.app else caller.caller
     if len(asked.prefix.encode()) > limits.TIMER_ID_BYTES_MAX:
         raise BadInput(
-            f"prefix must have at most {limits.TIMER_ID_BYTES_MAX} bytes", code="bad_parameter"
+            f"`prefix` must have at most {limits.TIMER_ID_BYTES_MAX} bytes, not "
+            f"{len(asked.prefix.encode())}",
+            code="bad_parameter",
         )
     after = call.unseal("after", asked.after)
     clock, page, page_bytes = call.app.store.clock, api.TimerPage([], None), 0
@@ -208,7 +210,10 @@ async def resume(call: Call, id_: str, asked: api.WhoseTimer) -> api.Timer:
 async def move(call: Call, id_: str, whose: api.WhoseTimer, asked: api.MoveTimer) -> api.Timer:
     with refused_as("bad_timer"):
         if (asked.at is None) == (asked.delay_ms is None):
-            raise BadInput("give either at or delay_ms to move a timer")
+            raise BadInput(
+                f"a timer is moved either to a time or by a delay, not {asked.at!r:.50} and "
+                f"{asked.delay_ms!r:.50}; give `at` or `delay_ms`"
+            )
         at_ms = _due_ms(asked.at)
         delay_s = None if asked.delay_ms is None else asked.delay_ms / 1000
 
@@ -277,7 +282,7 @@ async def _on_one(
     async def fn(tx: Transaction) -> View:
         view = await call.app.timers.get(id_, caller=whose, tx=tx)
         if not _may_see(caller, view):
-            raise NoSuchTimer(f"timer {id_[:200]!r} not found", id=id_[:200])
+            raise NoSuchTimer(f"timer {id_[:200]!r} not found; check its id", id=id_[:200])
         return await act(tx, view)
 
     view = await call.app.store.run(fn)

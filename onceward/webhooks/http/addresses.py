@@ -191,7 +191,7 @@ class Guard:
         try:
             address = ip_address(address)
         except ValueError:
-            raise AddressRefused(f"{address} is not an address") from None
+            raise AddressRefused(f"{address} is not an address; use an IP address") from None
         if isinstance(address, IPv6Address):
             if address.scope_id is not None:
                 raise AddressRefused(
@@ -219,7 +219,9 @@ class Guard:
             which = f"{host} resolves to {address}, which" if target else f"{address}"
             if target and target.address is not None:
                 which = target.host
-            raise AddressRefused(f"{which} is reserved for {use.removeprefix('*')}")
+            raise AddressRefused(
+                f"{which} is reserved for {use.removeprefix('*')}; use a public address"
+            )
         for inner in _embedded(address):
             self.judge(inner, target)
 
@@ -389,4 +391,4 @@ def _read_allowed(text: str) -> _Allowed:
 
 def _bad(why: str) -> NoReturn:
     # The URL is not repeated, since it may contain a password.
-    raise BadInput(f"cannot call this URL: {why}", code="bad_url")
+    raise BadInput(f"cannot call this URL: {why}. Use another URL", code="bad_url")

@@ -23,7 +23,10 @@ def admit_headers(headers: Mapping[str, str]) -> None:
             f"headers must be a mapping of names to values, not {type(headers).__name__}"
         )
     if len(headers) > limits.OUTWARD_HEADERS_MAX:
-        raise BadInput(f"a call has at most {limits.OUTWARD_HEADERS_MAX} custom headers")
+        raise BadInput(
+            f"a call must have at most {limits.OUTWARD_HEADERS_MAX} custom headers, not "
+            f"{len(headers)}"
+        )
     seen: set[str] = set()
     for name, value in headers.items():
         if type(name) is not str or type(value) is not str:
@@ -39,9 +42,13 @@ def admit_headers(headers: Mapping[str, str]) -> None:
         if low in seen:
             raise BadInput(f"the header {name} is given twice; give it once")
         if not _VALUE.fullmatch(value):
-            raise BadInput(f"the value of the header {name} must be printable ASCII")
+            raise BadInput(
+                f"the value of the header {name} must be printable ASCII; remove other characters"
+            )
         seen.add(low)
-    if sum(len(name) + len(value) for name, value in headers.items()) > limits.OUTWARD_HEADS_BYTES:
+    total = sum(len(name) + len(value) for name, value in headers.items())
+    if total > limits.OUTWARD_HEADS_BYTES:
         raise BadInput(
-            f"the headers of a call have at most {limits.OUTWARD_HEADS_BYTES} bytes in total"
+            f"the headers of a call must have at most {limits.OUTWARD_HEADS_BYTES} bytes in "
+            f"total, not {total}"
         )

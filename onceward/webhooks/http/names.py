@@ -101,7 +101,10 @@ class Names:
         # Cancelling one waiter does not cancel the shared lookup.
         await asyncio.wait([task])
         if task.cancelled():
-            raise Unreachable(f"cannot resolve {name}: the sender is closed", ours=True)
+            raise Unreachable(
+                f"cannot resolve {name}: the sender is closed; call again after a restart",
+                ours=True,
+            )
         try:
             return task.result()
         except Unreachable as error:
@@ -119,7 +122,7 @@ class Names:
             except RuntimeError as error:  # no thread available
                 raise Unreachable(_reason(name, error), ours=True) from error
         if not addresses:
-            raise Unreachable(f"{name} has no addresses")
+            raise Unreachable(f"{name} has no addresses; check its DNS records")
         self._known[name] = self._elapsed_ns() + int(limits.NAME_S * 1e9), addresses
         self._known.move_to_end(name)
         if len(self._known) > limits.NAMES_KNOWN_MAX:

@@ -24,7 +24,7 @@ def write_request(method: str, target: Target, headers: Mapping[str, str], body:
     for name, value in headers.items():
         low = _low(name)
         if low is None:
-            raise BadInput(f"the header {name!r} cannot be sent", code="bad_header")
+            raise BadInput(f"the header {name!r} cannot be sent; remove it", code="bad_header")
         if low == "user-agent":
             agent = ""
         parts.append(f"{name}: {value}\r\n")

@@ -152,7 +152,9 @@ class Sender:
                     break
                 except Dropped:
                     if connection.asked == 1:
-                        raise Unreachable("the connection was closed without a response") from None
+                        raise Unreachable(
+                            "the connection was closed without a response; check the receiver"
+                        ) from None
                     self.repeated += 1
                     connection = None
         except TimeoutError:
@@ -177,13 +179,15 @@ class Sender:
     async def _connect(self, target: Target, connect_s: float) -> Connection:
         """Connect to the first of the addresses that accepts."""
         if self._closed:
-            raise Unreachable("the sender is closed", ours=True)
+            raise Unreachable("the sender is closed; repeat the call after the restart", ours=True)
         until_ns = self._clock.elapsed_ns() + int(connect_s * 1e9)
         try:
             async with asyncio.timeout(connect_s):
                 addresses = await self._names.addresses(target)
         except TimeoutError:
-            raise Unreachable(f"cannot resolve {target.host} within {connect_s:g} s") from None
+            raise Unreachable(
+                f"cannot resolve {target.host} within {connect_s:g} s; check its DNS records"
+            ) from None
         why = ""
         for at, address in enumerate(addresses):
             # Each address gets a share of the remaining time, so that an unresponsive one does not

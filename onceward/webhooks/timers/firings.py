@@ -86,7 +86,10 @@ async def find(tx: Transaction, caller: str, endpoint: str, id_: str) -> Firing:
     """Return a call of an endpoint. Raises `NoSuchFiring`."""
     fired = await tx.get(delivery_key(caller, endpoint, id_), Fired)
     if fired is None:
-        raise NoSuchFiring(f"endpoint {endpoint!r} has no call {id_[:100]!r}", id=id_[:100])
+        raise NoSuchFiring(
+            f"endpoint {endpoint!r} has no call {id_[:100]!r}; see the list of its calls",
+            id=id_[:100],
+        )
     return Firing(id_, fired, await tx.get(key_of_job(id_), Job))
 
 
@@ -98,7 +101,10 @@ async def find_of_timer(
     if fired is None and firing == timer.job:
         fired = Fired(id_, timer.fired, timer.due_ms, timer.fired_ms)
     if fired is None:
-        raise NoSuchFiring(f"timer {id_[:200]!r} has no firing {firing[:100]!r}", id=firing[:100])
+        raise NoSuchFiring(
+            f"timer {id_[:200]!r} has no firing {firing[:100]!r}; see the list of its firings",
+            id=firing[:100],
+        )
     return Firing(firing, fired, await tx.get(key_of_job(firing), Job))
 
 
@@ -112,7 +118,7 @@ async def resend(
     """
     id_, fired, job = firing
     if job is None:
-        raise NotFailed(f"firing {id_} is no longer kept; it cannot be resent", id=id_)
+        raise NotFailed(f"firing {id_} is no longer kept; create another timer", id=id_)
     if job.queue != WEBHOOKS or job.stage not in ("succeeded", "cancelled"):
         await schedule.retry(tx, id_, by=by)
         return id_

@@ -55,7 +55,8 @@ def target_of(
         for name in sorted(OPTION_NAMES - {"attempts_max"}):
             if options.get(name) is not None:
                 raise BadInput(
-                    f"{name} is only for timers with a queue; this one calls a url or endpoint"
+                    f"{name} is only for timers with a queue; this one calls a url or endpoint; "
+                    "omit it"
                 )
         attempts_max = options.get("attempts_max")
         return Call(
@@ -70,11 +71,11 @@ def target_of(
             on_failure,
         )
     if url is not None or endpoint is not None:
-        raise BadInput("a timer needs exactly one of queue, url and endpoint")
+        raise BadInput("a timer needs exactly one of queue, url and endpoint; omit the others")
     if headers or append_id or retry is not None or method != "POST" or on_failure is not None:
         raise BadInput(
-            f"{', '.join(_CALL[:-1])} and {_CALL[-1]} are only for timers that call a url or "
-            "endpoint"
+            f"{', '.join(_CALL[:-1])} and {_CALL[-1]} are only for timers that call a url "
+            "or endpoint; omit them"
         )
     return Send(queue, body, job_options(options))
 
@@ -83,8 +84,8 @@ def repeat_of(every_ms: int | None, cron: str | None, zone: str | None) -> Repea
     """The repetition of a timer. Raises `BadInput` for conflicting arguments."""
     if every_ms is not None and cron is not None:
         raise BadInput(
-            f"a timer repeats either at an interval ({every_ms} ms) or by cron ({cron[:100]!r}), "
-            "not both"
+            f"a timer repeats either at an interval ({every_ms} ms) or by cron "
+            f"({cron[:100]!r}), not both; omit one"
         )
     if cron is not None:
         return Cron(cron, "UTC" if zone is None else zone)
@@ -120,7 +121,7 @@ def edited(spec: Spec, changes: Mapping[str, Any]) -> Spec:
 def _target(known: Target, changes: Mapping[str, Any]) -> Target:
     given = {name: changes.get(name) for name in _PLACES if changes.get(name) is not None}
     if len(given) > 1:
-        raise BadInput("a timer needs exactly one of queue, url and endpoint")
+        raise BadInput("a timer needs exactly one of queue, url and endpoint; omit the others")
     if isinstance(known, Send):
         places: dict[str, Any] = {"queue": known.queue}
         members: dict[str, Any] = {"body": known.body, **given_options(known.options)}

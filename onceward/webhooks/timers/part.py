@@ -444,14 +444,14 @@ class TimerTable:
             timer = await tx.get(timer_key(caller, id_, self._schedule.slots), Timer)
         if timer is None:
             shown = str(id_)[:200]
-            raise NoSuchTimer(f"timer {shown!r} not found", id=shown)
+            raise NoSuchTimer(f"timer {shown!r} not found; check its id", id=shown)
         return timer
 
     async def _active(self, tx: Transaction, caller: str, id_: str) -> Timer:
         timer = await self._known(tx, caller, id_)
         if timer.state not in ("active", "suspended"):
             raise AlreadyEnded(
-                f"timer {id_[:200]!r} cannot be changed: it is {timer.state}",
+                f"timer {id_[:200]!r} cannot be changed: it is {timer.state}. Create another timer",
                 id=id_,
                 state=timer.state,
             )

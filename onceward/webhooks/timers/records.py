@@ -179,7 +179,10 @@ def admit(caller: str, id_: str, spec: Spec, now_ms: int) -> None:
         if target.retry is not None:
             admit_policy(target.retry)
             if target.attempts_max is not None and target.retry.attempts_max is not None:
-                raise BadInput("attempts_max is given twice; use it either in retry or outside")
+                raise BadInput(
+                    f"attempts_max is given twice, {target.attempts_max} and "
+                    f"{target.retry.attempts_max}; omit one"
+                )
         _admit_call(target)
         # The largest possible body: an accepted timer must fit when it fires.
         webhook = Webhook(id_, limits.KEY_NUMBER_MAX, limits.KEY_NUMBER_MAX, target, caller)
@@ -189,9 +192,12 @@ def admit(caller: str, id_: str, spec: Spec, now_ms: int) -> None:
     recurrence.admit_catch_up(spec.catch_up)
     _admit_ends(spec)
     if (spec.due_ms, spec.delay_ms, spec.repeat) == (None, None, None):
-        raise BadInput("a timer needs a time, a delay or a repetition")
+        raise BadInput(f"the timer {id_[:100]!r} needs a time, a delay or a repetition")
     if spec.due_ms is not None and spec.delay_ms is not None:
-        raise BadInput("give a timer either a time or a delay, not both")
+        raise BadInput(
+            f"a timer has either a time or a delay, not both {spec.due_ms} and "
+            f"{spec.delay_ms} ms; omit one"
+        )
     if spec.delay_ms is not None and (not is_whole(spec.delay_ms) or spec.delay_ms < 0):
         raise BadInput(f"a delay must be a whole number of ms, 0 or more, not {spec.delay_ms!r}")
     admit_due(first_ms(spec, now_ms, now_ms), now_ms)
@@ -212,7 +218,9 @@ def admit_failure_target(target: FailureTarget) -> None:
         raise BadInput(f"on_failure must have a queue, a url or an endpoint, not {target!r}")
     given = [one for one in (target.queue, target.url, target.endpoint) if one is not None]
     if len(given) != 1 or type(given[0]) is not str or not given[0]:
-        raise BadInput("on_failure needs exactly one of queue, url and endpoint")
+        raise BadInput(
+            f"on_failure needs exactly one of queue, url and endpoint, not {given!r:.200}"
+        )
     if target.queue is not None:
         admit_queue(target.queue)
 
@@ -231,7 +239,9 @@ def _admit_ends(spec: Spec) -> None:
             if value is not None:
                 raise BadInput(f"{name} is only for recurring timers; add every_ms or cron")
         if spec.overlap != "allow":
-            raise BadInput("overlap is only for recurring timers; add every_ms or cron")
+            raise BadInput(
+                f"overlap {spec.overlap!r} is only for recurring timers; add every_ms or cron"
+            )
     if spec.overlap == "queue" and isinstance(spec.target, Send) and spec.target.options.order_key:
         raise BadInput(
             f"overlap 'queue' sets an order key of its own; omit overlap or the order key "

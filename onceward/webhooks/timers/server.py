@@ -146,7 +146,10 @@ class Timers:
     ) -> tuple[View, bool]:
         """Like `put`; also returns whether the timer already existed."""
         if key is not None and id_ is not None:
-            raise BadInput("give a timer either an id or an idempotency key, not both")
+            raise BadInput(
+                f"a timer has either an id or an idempotency key, not both {str(id_)[:100]!r} "
+                f"and {str(key)[:100]!r}; omit one"
+            )
         if key is not None:
             id_, replace = self.id_for(key, caller=caller), False
         owner = caller_id(caller)
@@ -241,7 +244,10 @@ class Timers:
     ) -> View:
         """Change the due time of a timer. Raises `NoSuchTimer`, `AlreadyEnded`."""
         if (at_ms is None) == (delay_s is None):
-            raise BadInput("give either at_ms or delay_s to move a timer")
+            raise BadInput(
+                f"a timer is moved either to a time or by a delay, not {at_ms!r:.50} and "
+                f"{delay_s!r:.50}; give `at_ms` or `delay_s`"
+            )
         delay_ms = 0 if delay_s is None else milliseconds(delay_s, "a delay")
         owner = caller_id(caller)
 
@@ -289,7 +295,10 @@ class Timers:
         owner, given = caller_id(caller), dict(changes)
         delay_ms = given.pop("delay_ms", None)
         if delay_ms is not None and given.get("due_ms") is not None:
-            raise BadInput("give a timer either a time or a delay, not both")
+            raise BadInput(
+                f"a timer has either a time or a delay, not both {given['due_ms']!r:.50} and "
+                f"{delay_ms!r:.50} ms; omit one"
+            )
 
         async def fn(tx: Transaction) -> View:
             if delay_ms is not None:

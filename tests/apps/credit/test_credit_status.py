@@ -82,7 +82,7 @@ async def test_a_pull_in_doubt_is_reported_and_redriving_tells_what_happened(
         await take(credit, 1)
         await until_told(apps, world, 1)
         error = "Retry: the bureau answered 500: oh [retry]"
-        reason = f"the step 'pull' may or may not have been done: {error}"
+        reason = f"the step 'pull' may or may not have been done: {error}. Settle it"
         assert told(world) == [("status", {"state": "in_doubt", "reason": reason})]
         id_ = await last_job(credit)
         # Nobody was cut off: the reason stays what it was, and is not reported twice.
@@ -106,7 +106,7 @@ async def test_a_settlement_has_who_when_and_why(monkeypatch: pytest.MonkeyPatch
                 await credit.settle(*place, done=True, report=report, by="ann", reason=reason)
         await credit.settle(*place, done=False, by="key:ann", reason="the office has no record")
         await until_told(apps, world, 2)
-        assert told(world)[1][1]["reason"].endswith("502 [retry]")
+        assert "502 [retry]" in told(world)[1][1]["reason"]
         settled_ms = apps.clock.now_ms()
         await credit.settle(*place, done=True, report=REPORT, by="key:bob", reason="ticket 7")
         job = await ended(credit.app, id_)

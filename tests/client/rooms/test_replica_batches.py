@@ -53,7 +53,7 @@ def test_a_batch_of_nothing_is_done_at_once() -> None:
 def test_batches_are_not_in_each_other() -> None:
     replica = live()
     step = replica.begin()
-    with pytest.raises(BadInput, match="a batch is open already"):
+    with pytest.raises(BadInput, match="changes is already open"):
         replica.begin()
     assert replica.open is step
 
@@ -160,7 +160,7 @@ def full(monkeypatch: pytest.MonkeyPatch, what: str) -> Replica:
 def test_only_so_much_waits_for_an_answer(monkeypatch: pytest.MonkeyPatch, what: str) -> None:
     replica = full(monkeypatch, what)
     if what == "bytes":
-        with pytest.raises(OncewardError, match="too many changes wait"):
+        with pytest.raises(OncewardError, match="changes already wait for a response"):
             replica.change([put("k", "yyyy")])
     replica.change([put("k", "yyy")])
     with pytest.raises(OncewardError) as refused:

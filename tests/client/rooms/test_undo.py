@@ -232,7 +232,7 @@ def test_a_refused_step_is_nothing_to_undo() -> None:
     assert ann.room.map("m").get("k") == 1
     assert ann.room.undo().kept == []
     assert ann.room.map("m").get("k") is None
-    with pytest.raises(BadInput, match="nothing to undo "):
+    with pytest.raises(BadInput, match="nothing to undo"):
         ann.room.undo()
 
 
@@ -242,7 +242,7 @@ def test_a_new_change_ends_what_can_be_redone() -> None:
     ann.room.undo()
     assert ann.room.can_redo
     ann.room.map("m").set("j", 1)
-    with pytest.raises(BadInput, match="nothing to redo "):
+    with pytest.raises(BadInput, match="nothing to redo"):
         ann.room.redo()
 
 

@@ -295,7 +295,7 @@ async def test_misuse_of_the_connection_fails_the_attempt_and_writes_nothing(
             job = await outcome(app, body)
             assert (job.state, why in job.reason) == ("failed", True), (body, job.reason)
         job = await app.wait((await app.send("many", 1)).id)
-        assert "a job of a batch cannot use job.sql" in job.reason
+        assert "is part of a batch" in job.reason
         # The next transactions have usable connections.
         await app.run(lambda tx: tx.sql())
     assert rows(server, table) == []

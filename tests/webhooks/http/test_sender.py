@@ -326,7 +326,9 @@ def test_it_works_on_uvloop_too() -> None:
             assert failed.message == "no response within 0.25 s"
             there.behaviour = answering(b"", end=True)
             failed = await failure(post(sender, there))
-            assert failed.message == "the connection was closed without a response"
+            assert (
+                failed.message == "the connection was closed without a response; check the receiver"
+            )
         failed = await failure(post(sender, there))
         assert "refused the connection" in failed.message
         await sender.close()

@@ -66,7 +66,7 @@ async def test_it_is_sent_again_only_once(sender: Sender) -> None:
         await post(sender, there)
         there.behaviour = answering(b"", end=True)
         failed = await failure(post(sender, there))
-        assert failed.message == "the connection was closed without a response"
+        assert failed.message == "the connection was closed without a response; check the receiver"
         assert failed.sent == 2
     assert [request.connection for request in there.requests] == [1, 1, 2]
 
@@ -268,7 +268,10 @@ async def test_closing_ends_what_is_under_way_and_what_is_kept(sender: Sender) -
         await other.left.wait()
         assert sender.open == sender.idle == 0
         failed = await failure(post(sender, other))
-        assert (failed.message, failed.sent) == ("the sender is closed", 0)
+        assert (failed.message, failed.sent) == (
+            "the sender is closed; repeat the call after the restart",
+            0,
+        )
         await sender.close()
 
 

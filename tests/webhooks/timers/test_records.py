@@ -98,7 +98,7 @@ def test_an_id_has_a_bounded_number_of_bytes() -> None:
     for id_ in ("t", "é" * 128, "#" * limits.TIMER_ID_BYTES_MAX):
         timer_key("", id_, 1)
     for id_ in ("", "é" * 128 + "x"):
-        refused("a timer's id has 1 to 256 bytes", timer_key, "", id_, 1, code="bad_name")
+        refused("a timer's id must have 1 to 256 bytes", timer_key, "", id_, 1, code="bad_name")
     refused("surrogates", timer_key, "", "\ud800", 1, code="bad_name")
 
 
@@ -151,9 +151,9 @@ LARGE = "x" * limits.BODY_BYTES_MAX
 ANY: Any = object()
 BAD = [
     (Send("no such name"), "a queue name"),
-    (Send("q", options=JobOptions(order_key="")), "an order key has"),
-    (Send("q", options=JobOptions(limit_key="")), "a limit key has"),
-    (Send("q", options=JobOptions(priority=10)), "a priority is"),
+    (Send("q", options=JobOptions(order_key="")), "an order key must have"),
+    (Send("q", options=JobOptions(limit_key="")), "a limit key must have"),
+    (Send("q", options=JobOptions(priority=10)), "a priority must be"),
     (Send("q", options=JobOptions(attempts_max=-1)), "the number of attempts"),
     (Send("q", options=JobOptions(attempts_max=False)), "the number of attempts .* not False"),
     (Send("q", LARGE), "a job body must have"),
@@ -194,10 +194,10 @@ def test_the_body_of_a_call_leaves_room_for_what_stands_around_it_in_a_job() -> 
     ("when", "message"),
     [
         ({}, "needs a time, a delay or a repetition"),
-        ({"due_ms": 1, "delay_ms": 1}, "either a time or a delay, not both"),
+        ({"due_ms": 1, "delay_ms": 1}, "either a time or a delay, not both 1 and 1 ms"),
         (
             {"due_ms": 1, "delay_ms": 1, "repeat": Cron("* * * * *")},
-            "either a time or a delay, not both",
+            "either a time or a delay, not both 1 and 1 ms",
         ),
         ({"due_ms": -1}, "must be due 0 to"),
         ({"due_ms": NOW_MS + HUNDRED_YEARS_MS + 1}, "must be due 0 to"),
