@@ -18,7 +18,7 @@ SITUATIONS = (
     *("the URL of a connection has", "contradict each other", "scopes are missing"),
     *("there are already", "HTTP/1.0 does not", "cannot upgrade the protocol"),
     *("this database takes no SQL", "a timer needs exactly one of", "that no longer repeats"),
-    *("a debounce_key or a batch_key", "a GET request has no body"),
+    *("a debounce_key or a batch_key", "a value or choices", "a GET request has no body"),
     *("an outbox cannot have", "the handler cancelled itself"),
     *("a header contains", "job.tx was used inside", "a SQL step with a lambda"),
 )

@@ -60,8 +60,8 @@ def admit_link(
         raise BadInput("a link has a value or choices, not both; omit one of them")
     if not isinstance(choices, Mapping) or not 0 < len(choices) <= limits.LINK_CHOICES_MAX:
         raise BadInput(
-            f"the choices of a link are 1 to {limits.LINK_CHOICES_MAX} labels with their values, "
-            f"such as {{'Approve': true}}, not {str(choices)[:100]}"
+            f"the choices of a link must be 1 to {limits.LINK_CHOICES_MAX} labels with "
+            f"their values, such as {{'Approve': true}}, not {str(choices)[:100]}"
         )
     for label in choices:
         _admit_text("the label of a choice", label, 1, limits.LINK_LABEL_CHARS_MAX)
@@ -69,8 +69,8 @@ def admit_link(
     _admit_text("base_url", base_url, 0, limits.LINK_TEXT_CHARS_MAX)
     if base_url and not base_url.startswith(("https://", "http://")):
         raise BadInput(
-            f"base_url is the address of the server for browsers, such as https://jobs.example.com,"
-            f" not {base_url[:100]!r}"
+            "base_url must be the address of the server for browsers, such as "
+            f"https://jobs.example.com, not {base_url[:100]!r}"
         )
     lasts_ms = milliseconds(expires_s, "expires_s", limits.EVENT_LINK_S_MAX)
     if not lasts_ms:

@@ -175,7 +175,7 @@ class Job(JobFields[Body], Generic[Body]):
         """Fail this job of a batch. An error has the effect of one that a handler raises, `Retry`
         and `Fail` included. Raises `BadInput`."""
         if not isinstance(error, Exception | str):
-            raise BadInput(f"a job must fail with an error or a text, not {type(error).__name__}")
+            raise BadInput(f"job.fail takes an exception or a text, not {type(error).__name__}")
         self.failure = RuntimeError(error) if isinstance(error, str) else error
 
     @noted

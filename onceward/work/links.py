@@ -43,7 +43,8 @@ async def new_link(
         job = await app.node.schedule.get(tx, id_)
         if job.stage in ("succeeded", "cancelled"):
             raise AlreadyEnded(
-                f"job {id_} cannot receive the event {event!r}: it is {job.state}",
+                f"job {id_} cannot receive the event {event!r}: it is {job.state}; send it to "
+                "another job",
                 id=id_,
                 state=job.state,
             )
