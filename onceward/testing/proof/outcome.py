@@ -3,7 +3,7 @@
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from onceward.keys import USER
@@ -16,18 +16,23 @@ _ID: Final = re.compile(r"\b0[0-9A-HJKMNP-TV-Z]{24,32}\b")
 _UUID: Final = re.compile(r"\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b")
 _DATE: Final = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:?\d\d)?")
 _YEAR_MS: Final = 366 * 86_400_000
+_ENTERED: Final = "<result of the operator>"
 Lines = Counter[str]
 """The parts of an outcome, one line each."""
 
 
 class Names:
-    """Replaces ids by names that are the same in all runs."""
+    """Replaces ids by names that are the same in all runs, and the results that an operator has
+    `entered`."""
 
-    def __init__(self) -> None:
+    def __init__(self, entered: Sequence[Any]) -> None:
         self.known: dict[str, str] = {}
+        self._entered = entered
 
     def plain(self, value: Any) -> Any:
         """A value without ids and times."""
+        if any(type(value) is type(one) and value == one for one in self._entered):
+            return _ENTERED
         if isinstance(value, str):
             return self.text(value)
         if isinstance(value, Mapping):
@@ -52,9 +57,12 @@ def outcome_of(
     services: Services,
     sent: Mapping[int, str],
     ignored: Callable[[str], bool],
+    entered: Sequence[Any] = (),
 ) -> Lines:
-    """The outcome of a run, without the lines that are `ignored`."""
-    names = Names()
+    """The outcome of a run, without the lines that are `ignored`. `entered` are the results of
+    steps from an operator, which knows the response of a service and not what the step makes of
+    it."""
+    names = Names(entered)
     rows = {
         key[1].removesuffix("#job"): stored.value
         for key, stored in history.final.items()
@@ -109,6 +117,20 @@ def without_results(outcome: Lines) -> Lines:
     for line, count in outcome.items():
         plain[line.partition(", result ")[0] if line.startswith("job ") else line] += count
     return plain
+
+
+def equal(found: Lines, allowed: Lines) -> bool:
+    """Whether two outcomes are the same, if a result that an operator has entered equals any
+    value."""
+    left = allowed - found
+    for line in (found - allowed).elements():
+        parts = map(re.escape, line.split(json.dumps(_ENTERED)))
+        pattern = re.compile(".*".join(parts), re.S)
+        same = next(filter(pattern.fullmatch, left), None)
+        if same is None:
+            return False
+        left -= Counter([same])
+    return not left
 
 
 def difference(found: Lines, allowed: Iterable[Lines]) -> tuple[list[str], list[str]]:

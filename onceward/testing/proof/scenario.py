@@ -118,8 +118,8 @@ class Program(Handlers):
         self._note = note
         self._setup = setup
         self._events = events if events and (order is None or order.events) else {}
-        self.settled = False
-        """Whether the operator has settled a step as done, with a result of its own."""
+        self.entered: list[Any] = []
+        """The results with which the operator has settled steps as done."""
         self._redrives: dict[str, int] = {}
         numbers = iter(range(10_000))
         self._numbers = [[next(numbers) for _ in sender] for sender in senders]
@@ -297,7 +297,7 @@ class Program(Handlers):
                     result = self.services.last.get(id_) if done else None
                     self._note(f"the operator settles {id_}: {'done' if done else 'not done'}")
                     await steps.settle(tx, schedule, id_, name, result=result, done=done)
-                    self.settled = self.settled or done
+                    self.entered += [result] * done
                     changed += 1
             elif stage == "failed" and self._exhausted(id_, row.value):
                 self._redrives[id_] = self._redrives.get(id_, 0) + 1

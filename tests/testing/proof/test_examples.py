@@ -3,6 +3,8 @@ found without judges of their own. The board and tic-tac-toe have no handlers.""
 
 import logging
 import os
+from collections import Counter
+from dataclasses import replace
 from random import Random
 
 import httpx
@@ -18,7 +20,7 @@ from apps.demo.shop import open_shop
 from apps.rps.game import TEXTS, Game, Text
 from apps.rps.provider import Provider
 from apps.rps.records import Line
-from examples.handlers import PAIRS
+from examples.handlers import PAIRS, PaymentInAStep
 from onceward.app import App
 from onceward.testing.proof import Difference, Message, Proof, prove
 
@@ -64,6 +66,21 @@ def test_the_mistakes_of_the_examples_are_found_without_their_judges(wrong, righ
     with pytest.raises(Difference):
         prove(proof_of(wrong), range(200), shrunk=False)
     prove(proof_of(right), range(60 if SOAK else 4))
+
+
+def test_records_may_hold_the_result_that_an_operator_has_entered():
+    # The operator enters the response of the bank, of which the step returns the id only.
+    proof = proof_of(PaymentInAStep)
+    with proof.ready() as make:
+        run, why = proof.look(make, proof.case(5))
+        assert run.settled
+        assert not why
+        entered = 'record (receipt, message 1) is "<result of the operator>"'
+        assert entered in run.outcome
+        lost = Counter(run.outcome) - Counter([entered])
+        assert proof.judge(make, proof.case(5), replace(run, outcome=lost))
+        other = lost + Counter(['record (other, message 1) is "<result of the operator>"'])
+        assert proof.judge(make, proof.case(5), replace(run, outcome=other))
 
 
 def test_the_shop_of_the_demo_sends_each_parcel_once():
