@@ -7,7 +7,7 @@ import shutil
 import sqlite3
 from base64 import b64decode
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from hashlib import sha256
 from pathlib import Path
 
@@ -93,7 +93,7 @@ async def test_no_secret_is_in_the_files_of_a_server_or_in_a_backup(home: Path) 
         back_up(str(data / "app.db"), str(home / "backups" / "copy.db"))
         shutil.copytree(data, home / "running")
     # Stopped, all is folded into the table, and the logs of SQLite are emptied into it.
-    with sqlite3.connect(data / "app.db") as connection:
+    with closing(sqlite3.connect(data / "app.db")) as connection:
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     for folder in ("running", "data", "backups"):
         assert find(home / folder, planted) == [], folder

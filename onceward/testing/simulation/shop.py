@@ -9,6 +9,7 @@ import asyncio
 import json
 import random
 import sqlite3
+import weakref
 from collections import Counter
 from collections.abc import Collection, Sequence
 from contextlib import suppress
@@ -38,6 +39,7 @@ class ShopDatabase:
         self.failed: list[str] = []
         self.tables = sqlite3.connect(":memory:")
         """The tables of SQL steps, and one of the application."""
+        weakref.finalize(self, self.tables.close)
         for statement in (*statements("sqlite"), "CREATE TABLE paid (body TEXT)"):
             self.tables.execute(statement)
         self._ids_return = ids_return
