@@ -158,7 +158,7 @@ soak-inbox: $(DEV) ## send 10,000 keys 10 times each to a process that is killed
 soak-server: $(DEV) ## send 10,000 keys 10 times each over HTTP to a server that is killed
 	@$(SOAK) -m server
 
-soak-workers: $(DEV) ## kill and stop workers on PostgreSQL for 20 minutes
+soak-workers: $(DEV) ## kill and stop workers on PostgreSQL for 10 minutes
 	@$(SOAK) -m workers
 
 soak-postgres: $(DEV) ## cut connections 20,000 times, crash a server 300 times, fail over 60 times

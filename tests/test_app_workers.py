@@ -183,7 +183,7 @@ async def test_no_recorded_step_runs_again_however_workers_are_killed_and_stoppe
     url: str, tmp_path: Path, soak: bool
 ) -> None:
     random, clock = Random(), Clock()
-    count, work_s, poison = (40_000, 1_200.0, 60) if soak else (160, 4.0, 1)
+    count, work_s, poison = (15_000, 600.0, 30) if soak else (160, 4.0, 1)
     crew = Crew(url, tmp_path, random)
     async with App(url, name="sender", slots=16, node_lease_s=LEASE_S) as app, crew.at_work():
         working: list[str] = []
