@@ -280,9 +280,9 @@ class Drainer:
         if held is None or held.token != self._token:
             return None
         found = _Verdicts()
-        size_bytes = 0
         for row, message in zip(rows, asked, strict=False):
-            size_bytes += len(f"{row.body}{row.options}".encode(errors="replace"))
+            # A small row may add to a large batch.
+            size_bytes = len(f"{row.body}{row.options}".encode(errors="replace")) + tx.values_bytes
             writes = PLAIN_WRITES if isinstance(message, str) else accept_writes(message[2])
             full = tx.size + writes >= limits.COMMIT_WRITES_MAX
             if found.count and (full or size_bytes > limits.OUTBOX_COMMIT_BYTES):

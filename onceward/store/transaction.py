@@ -461,6 +461,11 @@ class Transaction:
         return len(self._writes)
 
     @property
+    def values_bytes(self) -> int:
+        """The size of all written values."""
+        return sum(len(own.value) for own in self._writes.values() if isinstance(own, Put))
+
+    @property
     def written(self) -> list[Key]:
         """The keys of all puts."""
         return [key for key, own in self._writes.items() if isinstance(own, Put)]

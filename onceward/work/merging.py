@@ -106,7 +106,8 @@ async def merged(
 ) -> tuple[str, Job]:
     """Add a message to the job of its key, or to a new one; returns the id and the job. Raises
     `BadInput` and `QueueFull`, before anything is written."""
-    admit_job(queue, body, options)
+    first = [body] if merge.kind == "batch" else body
+    admit_job(queue, first, options)
     place = merge_key(queue, caller, merge.name)
     found = await _open_job(tx, place)
     if found is not None:
@@ -129,7 +130,7 @@ async def merged(
     id_, job = await schedule.add(
         tx,
         queue,
-        [body] if merge.kind == "batch" else body,
+        first,
         options,
         due_ms=0 if alone else merge.start_ms(tx.ends_ms, tx.ends_ms),
         caller=caller,

@@ -75,6 +75,22 @@ async def test_rows_with_a_debounce_key_or_a_batch_key_share_a_job() -> None:
 
 
 @virtual
+async def test_small_rows_for_many_large_batches_take_several_commits() -> None:
+    apps, table, runs = Apps(shared=False), Table(), list[Any]()
+    app = apps.make()
+    declare(app, Reader(table), runs)
+    async with app:
+        for number in range(15):
+            batch: Any = {"batch_key": f"k{number}", "batch_s": 60}
+            await app.send("q", "x" * 340_000, **batch)
+            table.add("q", number, **batch)
+        await table.emptied.wait()
+        await apps.sleep(100)
+    assert not table.failed
+    assert sorted(body[1] for body in runs) == list(range(15))
+
+
+@virtual
 async def test_keys_of_a_queue_that_derives_them_come_from_the_body() -> None:
     apps, table, runs = Apps(shared=False), Table(), list[Any]()
     app = apps.make()

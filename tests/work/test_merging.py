@@ -277,6 +277,26 @@ async def test_a_full_queue_takes_no_new_job_and_leaves_the_old_one() -> None:
     assert [body for _, body in ran] == [[0, 1, 2]]
 
 
+@virtual
+async def test_a_message_that_fits_into_no_batch_leaves_the_batch_as_it_is() -> None:
+    apps = Apps(shared=False)
+    app, ran = make(apps)
+    async with app:
+        await app.send("work", 0, **BATCH)
+
+        async def work(tx: onceward.Transaction) -> None:
+            with pytest.raises(BadInput, match="not 350001"):
+                await app.send("work", "x" * 349_997, tx=tx, **BATCH)
+            tx.put(("seen", "1"), True)
+
+        await app.run(work)
+        await apps.sleep(2)
+        assert ran == []
+        await app.send("work", 1, **BATCH)
+        await apps.sleep(20)
+    assert [body for _, body in ran] == [[0, 1]]
+
+
 @pytest.mark.parametrize("value", [DAMAGED, b"17"])
 @pytest.mark.parametrize("what", ["key", "job"])
 @virtual
