@@ -6,7 +6,7 @@ The judge reads the database after all processes have ended.
 import asyncio
 import sys
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -28,21 +28,20 @@ Records = dict[Key, Record]
 
 
 async def keep_running(
-    url: str, name: str, parents: int, kills: int, random: Random
+    module: str, arguments: Sequence[str], kills: int, most: int, random: Random
 ) -> tuple[int, int]:
-    """Run a process, and kill it so often after some of its children have run; returns how many
-    runs of children it has reported, and how often it was killed."""
+    """Run a process, and kill it so often after it has printed up to `most` lines; returns the
+    number of lines and of kills."""
     ran = killed = 0
     while True:
         process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "tests.family_child", url, name, str(parents)),
+            *(sys.executable, "-m", module, *arguments),
             cwd=ROOT,
             stdout=asyncio.subprocess.PIPE,
         )
         assert process.stdout is not None
         try:
-            per_life = parents * (CHILDREN + RIVALS) // (2 * kills + 2)
-            lives = random.randint(1, per_life)
+            lives = random.randint(1, most)
             while await process.stdout.readline():
                 ran += 1
                 lives -= 1
@@ -58,24 +57,33 @@ async def keep_running(
                 await process.wait()
 
 
-def judge(records: Records, parents: int) -> int:
-    """Check all records of a database that no process uses; returns the number of attempts that
-    were interrupted."""
+def problems_of(records: Records) -> list[str]:
+    """The invariants that all records of a database violate."""
     rules = all_rules()
-    problems = [
+    return [
         f"{key}: {problem}"
         for key, record in records.items()
         for rule in rules
         if rule.kind == key[0].partition("#")[0]
         for problem in rule.judge(record, records.get)
     ]
-    assert problems == []
-    assert [key for key in records if key[0].startswith("family#")] == []
-    jobs: dict[str, Any] = {
+
+
+def jobs_of(records: Records) -> dict[str, Any]:
+    """All jobs by id."""
+    return {
         key[1].removesuffix("#job"): msgspec.json.decode(record.value)
         for key, record in records.items()
         if key[0].startswith("job#") and key[1].endswith("#job")
     }
+
+
+def judge(records: Records, parents: int) -> int:
+    """Check all records of a database that no process uses; returns the number of attempts that
+    were interrupted."""
+    assert problems_of(records) == []
+    assert [key for key in records if key[0].startswith("family#")] == []
+    jobs = jobs_of(records)
     # A lease that was renewed on a busy machine expires.
     kept = [key for key, record in records.items() if record.expires_at_ms is None]
     assert [key for key in kept if key[0].startswith("job#") and "#job" not in key[1]] == []
@@ -134,8 +142,12 @@ def as_records(rows: Any) -> Records:
 async def run_and_judge(url: str, processes: int, soak: bool, read: Callable[[], Any]) -> None:
     random = Random()
     parents, kills = (400, 20) if soak else (8, 3 if processes == 1 else 1)
+    most = parents * (CHILDREN + RIVALS) // (2 * kills + 2)
     lives = await asyncio.gather(
-        *[keep_running(url, f"p{n}", parents, kills, random) for n in range(processes)]
+        *[
+            keep_running("tests.family_child", (url, f"p{n}", str(parents)), kills, most, random)
+            for n in range(processes)
+        ]
     )
     interrupted = judge(await read(), parents)
     print(
