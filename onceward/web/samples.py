@@ -23,6 +23,8 @@ from onceward.api.operation import Operation
 URL = "http://localhost:8080"
 """The server in samples; the page shows its own address instead."""
 WIDTH = 80
+# The longest command with its URL on one line.
+LINE = 97
 
 _ID = "01KA5W6G8Z0V3N9T2QXRBM4YHD"
 # The values of arguments: by noun and name, or by name alone.
@@ -192,7 +194,9 @@ def _curl(operation: Operation[Any]) -> str:
             (body if one.place == "body" else query)[one.field] = sent
     target = f"{URL}{path}?{urlencode(query)}" if query else f"{URL}{path}"
     method = "" if operation.method == "GET" else f" -X {operation.method}"
-    parts = [f'curl{method} "{target}"']
+    parts = [f"curl{method}", f'"{target}"']
+    if sum(map(len, parts)) < LINE:
+        parts = [" ".join(parts)]
     if not (operation.public or operation.signs_in):
         parts.append('-H "Authorization: Bearer $ONCEWARD_KEY"')
     if operation.body is not None:
