@@ -159,6 +159,7 @@ class Claims:
             self._closed = True
             for unhook in self._unhook:
                 unhook()
+        await self._store.finish()  # they may have leased jobs to workers that have gone
         for claim_queue in self._claim_queues.values():
             claim_queue.close()
             await claim_queue.finish()

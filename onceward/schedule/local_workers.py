@@ -105,14 +105,17 @@ class Capacity:
         self._spoken_for -= reserved
         claims = [
             note.claim
-            for note in (tx.notes if durable else ())
+            for note in (tx.notes if durable or tx.outcome_unknown else ())
             if isinstance(note, HandedOver) and note.worker is self.local_worker
         ]
         if claims:
             assert self.post is not None
-            self.post.handed_over(claims)
-            self.take(claims)
-        if len(claims) < reserved:
+            if durable:
+                self.post.handed_over(claims)
+                self.take(claims)
+            else:  # those that exist after all need not wait for the end of their lease
+                self.post.give_back(claims)
+        if len(claims) < reserved or not durable:
             self.freed()
 
 

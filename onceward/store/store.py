@@ -232,7 +232,7 @@ class Store:
                 except TooLarge as too_large:
                     raise too_large from error
                 finally:
-                    if tx.session is not None:
+                    if tx.session is not None and tx not in self._outliving:
                         tx.session.discard()
                     if tx.end_hooks:
                         self._lost(tx)
@@ -319,7 +319,7 @@ class Store:
         try:
             commit = self.engine.commit if tx.session is None else tx.session.commit
             committing = commit(writes, tx.now_ms, visible)
-            if tx.end_hooks and tx.session is None and self.engine.shared:
+            if tx.end_hooks and self.engine.shared:
                 # The end hooks need its outcome, for example for jobs that it leases.
                 outliving = asyncio.create_task(committing, name="onceward-hooked-commit")
                 version = await asyncio.shield(outliving)
@@ -327,6 +327,9 @@ class Store:
                 version = await committing
         except EngineStopped:
             self.on_stopped()
+            raise
+        except OutcomeUnknown:
+            tx.outcome_unknown = True
             raise
         except asyncio.CancelledError:
             if outliving is not None:
@@ -367,10 +370,16 @@ class Store:
         self, tx: Transaction, writes: list[Write], committing: "asyncio.Task[Version]"
     ) -> None:
         del self._outliving[tx]
-        if committing.cancelled() or committing.exception() is not None:
+        if committing.cancelled() or (error := committing.exception()) is not None:
+            tx.outcome_unknown = committing.cancelled() or isinstance(error, OutcomeUnknown)
             self._lost(tx)
         else:
             self._tell(tx, Commit(committing.result(), writes, tx.now_ms))
+
+    async def finish(self) -> None:
+        """Wait for the commits on shared engines whose caller was cancelled."""
+        while self._outliving:
+            await asyncio.wait(self._outliving.values())
 
     def _lost(self, tx: Transaction) -> None:
         """Call the end hooks of a transaction that failed."""

@@ -62,6 +62,8 @@ class Transaction:
         self.hooks: list[Callable[[], None]] = []
         self.end_hooks: list[Callable[[bool], None]] | None = None
         """The hooks of `on_end`; None if the caller of `begin` does not support them."""
+        self.outcome_unknown = False
+        """Whether its commit may have taken effect although it failed."""
         self.notes: list[Any] = []
         """Values that functions of this transaction leave for hooks at its end."""
         self.job = ""
@@ -481,7 +483,7 @@ class Transaction:
 
     def on_end(self, hook: Callable[[bool], None]) -> bool:
         """Call `hook` once when the transaction has ended: with True when its commit is durable,
-        with False if it failed.
+        with False if it failed or its outcome is unknown.
 
         Returns whether hooks are supported, which is the case in `Store.run`.
         """

@@ -50,6 +50,8 @@ class Worker:
 class Ending:
     """A transaction, as far as hands know it."""
 
+    outcome_unknown = False
+
     def __init__(self) -> None:
         self.hooks: list[Callable[[bool], None]] = []
         self.notes: list[Any] = []

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from onceward.engine.base import Put
-from onceward.errors import Unavailable
+from onceward.engine.base import Put, Session
+from onceward.errors import OutcomeUnknown, Unavailable
 from onceward.json_values import decode
 from onceward.keys import Key
 from onceward.schedule import job_key, slot_of
@@ -91,6 +91,119 @@ async def test_a_job_whose_sender_is_cancelled_runs_at_once(arrives: bool) -> No
         assert (await app.wait(id_)).attempt == 1
         assert app.node.claims._claim_queue("q")._capacity[0]._spoken_for == 0
     assert seen[-1] == "next"
+    assert apps.problems == []
+
+
+@pytest.mark.parametrize("arrives", [True, False])
+@virtual
+async def test_a_job_whose_commit_has_an_unknown_outcome_is_released(
+    monkeypatch: pytest.MonkeyPatch, arrives: bool
+) -> None:
+    apps, seen = Apps(), []
+    async with shop(apps, seen) as app:
+        await apps.sleep(0.1)
+        engine = apps.engines[0]
+        commit = engine.commit
+
+        async def lost(writes: Any, now_ms: int, visible: Any = None) -> Any:
+            monkeypatch.undo()
+            if arrives:
+                await commit(writes, now_ms, visible)
+            raise OutcomeUnknown("the response was lost")
+
+        monkeypatch.setattr(engine, "commit", lost)
+        with pytest.raises(OutcomeUnknown):
+            await app.send("q", "unknown", key="k", attempts_max=1)
+        await apps.sleep(1)
+        assert seen == (["unknown"] if arrives else [])
+        again = await app.send("q", "unknown", key="k", attempts_max=1)
+        assert again.duplicate == arrives
+        job = await app.wait(again.id)
+        assert (job.state, job.attempt) == ("succeeded", 1)
+        assert app.node.claims._claim_queue("q")._capacity[0]._spoken_for == 0
+    assert seen == ["unknown"]
+    assert apps.problems == []
+
+
+class Statements(Session):
+    """A transaction of the application without statements."""
+
+    def __init__(self, engine: TestEngine) -> None:
+        self.connection = None
+        self.discarded = False
+        self._engine = engine
+
+    async def commit(self, writes: Any, now_ms: int, visible: Any = None) -> int:
+        version = await self._engine.commit(writes, now_ms, visible)
+        assert not self.discarded, "it was discarded during its commit"
+        return version
+
+    async def rollback(self) -> None:
+        self.discard()
+
+    def discard(self) -> None:
+        self.discarded = True
+
+    def conflicts(self, error: BaseException) -> bool:
+        return False
+
+
+@virtual
+async def test_a_job_of_a_transaction_with_statements_runs_although_its_caller_is_cancelled(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    apps, seen = Apps(), []
+    async with shop(apps, seen) as app:
+        await apps.sleep(0.1)
+        engine = apps.engines[0]
+
+        async def session() -> Session:
+            return Statements(engine)
+
+        monkeypatch.setattr(engine, "session", session)
+
+        async def pay(tx: Any) -> None:
+            await app.send("q", "paid", tx=tx)
+            await tx.sql()
+            engine.hang()
+
+        paying = asyncio.create_task(app.run(pay))
+        await apps.sleep(0.01)
+        paying.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await paying
+        engine.free.set()
+        await apps.sleep(0.1)
+        assert seen == ["paid"]
+    assert apps.problems == []
+
+
+@virtual
+async def test_a_stop_releases_the_job_of_a_cancelled_sender(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    apps, seen = Apps(), []
+    async with shop(apps, seen) as app:
+        await apps.sleep(0.1)
+        commit, sent, free = apps.engines[0].commit, asyncio.Event(), asyncio.Event()
+
+        async def slow(writes: Any, now_ms: int, visible: Any = None) -> Any:
+            if any(write.key[0].startswith("job#") for write in writes) and not sent.is_set():
+                sent.set()
+                await free.wait()
+            return await commit(writes, now_ms, visible)
+
+        monkeypatch.setattr(apps.engines[0], "commit", slow)
+        sending = asyncio.create_task(app.send("q", 1))
+        await sent.wait()
+        sending.cancel()
+        stopping = asyncio.create_task(app.stop())
+        await apps.sleep(5)
+        free.set()
+        await stopping
+    jobs = [record for key, record in apps.records.items() if key[1].endswith("#job")]
+    assert [decode(job.value, Any, ("", ""))["stage"] for job in jobs] == ["ready"]
+    assert seen == []
     assert apps.problems == []
 
 
