@@ -56,8 +56,8 @@ def admit_progress(fraction: Any, text: Any = None) -> Progress:
     return Progress(float(fraction), text)
 
 
-def size_of(chunk: Any) -> int:
-    """The size of a chunk as JSON. Raises `BadInput` for values that are no chunk."""
+def size_of(chunk: Any, step: str = "") -> int:
+    """The size of a chunk as it is stored. Raises `BadInput` for values that are no chunk."""
     try:
         size_bytes = len(encode(chunk, ("", _CHUNK)))
     except BadInput:
@@ -69,14 +69,16 @@ def size_of(chunk: Any) -> int:
             f"{size_bytes}; stream it in several chunks",
             code="value_too_large",
         )
-    return size_bytes
+    step_bytes = len(encode(step, ("", _CHUNK))) if step else 0
+    return size_bytes + step_bytes + limits.CHUNK_HEAD_BYTES
 
 
 def full(size_bytes: int) -> TooLarge:
     """The error for a stream that would have this size."""
     return TooLarge(
-        f"the stream of a job must have at most {limits.STREAM_BYTES_MAX} bytes as JSON, not "
-        f"{size_bytes}; stream less, and return the whole as the result or store it yourself",
+        f"the stream of a job must have at most {limits.STREAM_BYTES_MAX} bytes as JSON, with "
+        f"{limits.CHUNK_HEAD_BYTES} more for each chunk, not {size_bytes}; stream less, in "
+        "larger chunks, and return the whole as the result or store it yourself",
         code="stream_full",
     )
 
@@ -115,7 +117,7 @@ class OutputWriter:
     async def stream(self, chunk: Any, step: str = "") -> None:
         """Append a chunk. Waits while too many bytes wait for a commit. Raises `BadInput`,
         `TooLarge`, `StaleToken`."""
-        size_bytes = size_of(chunk)
+        size_bytes = size_of(chunk, step)
         self._go_on()
         if self._stored_bytes + self._waiting_bytes + size_bytes > limits.STREAM_BYTES_MAX:
             raise full(self._stored_bytes + self._waiting_bytes + size_bytes)

@@ -2532,7 +2532,7 @@ export interface Operations {
      *
      * @param id The id of the job.
      * @param token The token of the claimed job.
-     * @returns The size of its stream.
+     * @returns The size of its stream: its chunks as JSON, with 16 more for each.
      */
     report(id: string, token: string, options?: JobsReportOptions): Promise<number>;
     /**

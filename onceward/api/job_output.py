@@ -29,7 +29,7 @@ class StoredOutput(msgspec.Struct):
     """What is stored of the output of a job."""
 
     bytes: int
-    """The size of its stream."""
+    """The size of its stream: its chunks as JSON, with 16 more for each."""
 
 
 class ReadOutput(Query):

@@ -169,6 +169,8 @@ PROGRESS_S = 0.5
 STREAM_S = 0.2
 PROGRESS_TEXT_CHARS_MAX = 200
 CHUNK_BYTES_MAX = 65_536
+# What is stored of a chunk beside its value: the position and punctuation.
+CHUNK_HEAD_BYTES = 16
 CHUNKS_WAITING_BYTES = 65_536
 STREAM_BYTES_MAX = 1_000_000
 # A record of a stream is full with this many bytes, and an answer has so many records.

@@ -26,6 +26,7 @@ from onceward.schedule import Schedule, job_key, slot_of
 from onceward.schedule.records import Job, output_key
 from onceward.store.transaction import Row, Transaction
 
+# Each page but the last has at least its bytes of the whole.
 _PAGES_MAX = limits.STREAM_BYTES_MAX // limits.STREAM_PAGE_BYTES + 2
 FORGET_WRITES = _PAGES_MAX + 2
 
@@ -168,7 +169,7 @@ def _append(tx: Transaction, id_: str, output: Output, chunks: Sequence[Chunk]) 
     for chunk in chunks:
         output.seq += 1
         output.tail.append(Streamed(output.seq, chunk.value, chunk.step))
-        size_bytes = size_of(chunk.value)
+        size_bytes = size_of(chunk.value, chunk.step)
         output.bytes += size_bytes
         tail_bytes += size_bytes
         if tail_bytes >= limits.STREAM_PAGE_BYTES:

@@ -309,9 +309,40 @@ async def test_a_stream_that_is_full_fails_the_job_and_stays_readable() -> None:
         id_ = (await app.send("answer", None)).id
         job = await app.wait(id_, 60)
         assert job.state == "failed"
-        assert "at most 1000000 bytes as JSON, not 1010000" in job.reason
-        assert len(sent) == limits.STREAM_BYTES_MAX // 10_000
+        assert "with 16 more for each chunk, not 1001600;" in job.reason
+        assert len(sent) == limits.STREAM_BYTES_MAX // 10_016
         assert await followed(app.follow(id_)) == sent
+    assert apps.problems == []
+
+
+@virtual
+@pytest.mark.parametrize("pause_s", [0.0, 0.5])
+async def test_very_small_chunks_have_few_pages_which_are_all_replaced(pause_s: float) -> None:
+    apps = Apps(shared=False)
+    app = apps.make()
+    app.queue("answer", job_retention_s=60)
+
+    @app.handler("answer", attempts_max=2, retry_first_s=600)
+    async def answer(job: Job) -> None:
+        if job.attempt == 2:
+            await job.stream("again")
+            return
+        with pytest.raises(TooLarge, match="larger chunks"):
+            for number in range(limits.STREAM_BYTES_MAX):
+                await job.stream(1)
+                if pause_s and number % 1_000 == 0:
+                    await apps.sleep(pause_s)
+        raise ValueError("once more")
+
+    async with app:
+        id_ = (await app.send("answer", None)).id
+        await apps.sleep(50)
+        chunks = limits.STREAM_BYTES_MAX // (limits.CHUNK_HEAD_BYTES + 1)
+        assert 5 < len(_pages(apps)) <= limits.STREAM_BYTES_MAX // limits.STREAM_PAGE_BYTES
+        assert apps.value(output_key(id_), internal=True)["chunks"] == chunks
+        await app.wait(id_, 2_000)
+        assert _pages(apps) == []
+        assert await followed(app.follow(id_)) == ["again"]
     assert apps.problems == []
 
 

@@ -25,7 +25,7 @@ from onceward.job_options import shown_options
 from onceward.observe import children, search
 from onceward.observe.search import Line
 from onceward.observe.timeline import timeline
-from onceward.output_writer import Chunk, admit_progress, size_of
+from onceward.output_writer import Chunk, admit_progress, full, size_of
 from onceward.reasons import traceback_text
 from onceward.schedule import (
     COMPLETE_WRITES,
@@ -210,9 +210,15 @@ async def retry(call: Call, id_: str, asked: api.RetryJob) -> api.JobOutcome:
 @answers(api.REPORT)
 async def report(call: Call, id_: str, asked: ReportOutput) -> StoredOutput:
     progress = None if asked.progress is None else admit_progress(asked.progress, asked.text)
-    chunks = [Chunk(one, "") for one in asked.chunks]
+    if asked.text and progress is None:
+        raise BadInput(
+            f"the text {asked.text[:40]!a} is that of a progress, which is missing; send `progress`"
+        )
+    chunks, size_bytes = [Chunk(one, "") for one in asked.chunks], 0
     for one in asked.chunks:
-        size_of(one)
+        size_bytes += size_of(one)
+        if size_bytes > limits.STREAM_BYTES_MAX:
+            raise full(size_bytes)
 
     async def fn(tx: Transaction) -> int:
         await _workable(call, tx, id_)

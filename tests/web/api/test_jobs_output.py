@@ -42,7 +42,7 @@ async def test_a_worker_reports_and_a_reader_waits() -> None:
         await apps.sleep(5)
         report = {"token": job["token"], "progress": 0.4, "text": "page 4", "chunks": ["a", None]}
         for _ in range(2):  # as a client would after a timeout
-            assert await caller.ok("POST", path, report) == {"bytes": 7}
+            assert await caller.ok("POST", path, report) == {"bytes": 39}
         found = await waiting
         assert found["chunks"] == [{"seq": 2, "value": "a"}, {"seq": 3, "value": None}]
         assert (found["progress"], found["progress_text"], found["attempt"]) == (0.4, "page 4", 1)
@@ -79,7 +79,9 @@ async def test_a_worker_reports_and_a_reader_waits() -> None:
         ({"chunks": ["x" * 65_536]}, "value_too_large", "at most 65536 bytes as JSON, not 65538"),
         ({"chunks": ["x"], "first": 3}, "bad_request", "chunk 3 .* after 0 stored ones"),
         ({"chunks": ["x"], "first": -1}, "wrong_type", "first"),
-        ({"chunks": ["x" * 60_000] * 17}, "stream_full", "at most 1000000 bytes as JSON, not 102"),
+        ({"chunks": ["x" * 60_000] * 17}, "stream_full", "16 more for each chunk, not 102"),
+        ({"chunks": [1] * 300_000}, "stream_full", "at most 1000000 bytes .* in larger chunks"),
+        ({"text": "page 4"}, "bad_request", "text 'page 4' .* send `progress`"),
         ({"token": "another"}, "stale_token", "no longer owns"),
     ],
 )
