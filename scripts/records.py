@@ -37,7 +37,7 @@ from onceward.web.sessions import SESSIONS
 from onceward.webhooks.endpoints import endpoint_key
 from onceward.webhooks.suspensions import suspension_key
 from onceward.webhooks.timers import WEBHOOKS, Webhook
-from onceward.webhooks.timers.firings import delivery_key, firing_key
+from onceward.webhooks.timers.firings import delivery_key, firing_key, resent_key
 from onceward.webhooks.timers.records import timer_key
 from onceward.work.event_links import link_key
 from onceward.work.inbox import dedupe_key
@@ -103,6 +103,7 @@ def example_keys() -> list[Key]:
         *(locks.wait_key(NAME, 1, SLOTS), locks.request_key(ID), locks.renewed_key(ID)),
         *(locks.fence_key(3), locks.gate_key(NAME)),
         *(firing_key(CALLER, NAME, ID), delivery_key(CALLER, NAME, ID)),
+        resent_key(CALLER, ID, NAME),
         *(timer_key(CALLER, NAME, SLOTS), endpoint_key(CALLER, NAME), suspension_key(CALLER)),
         *(rooms.listed_key(NAME), rooms.info_key(NAME), rooms.head_key(NAME)),
         (rooms.log_partition(NAME, ID), keys.number(1)),

@@ -2284,6 +2284,8 @@ export interface TimersCancelOptions extends CallOptions {
 export interface TimersResendOptions extends CallOptions {
   /** The id of the firing, which may have succeeded; by default, the last one, if it failed. */
   firing?: string;
+  /** The idempotency key: a repeated request sends the firing once. */
+  key?: string;
   /** A timer of the application itself. */
   app?: boolean;
   /** A timer of another caller. */
@@ -2408,6 +2410,12 @@ export interface EndpointsDeliveriesOptions extends CallOptions {
   after?: string;
   /** The maximum number of entries in the response. [50] */
   limit?: number;
+}
+
+/** Options of `endpoints.resend`. */
+export interface EndpointsResendOptions extends CallOptions {
+  /** The idempotency key: a repeated request sends the call once. */
+  key?: string;
 }
 
 /** Options of `endpoints.resendMany`. */
@@ -3036,7 +3044,7 @@ export interface Operations {
      * @param id The id of the endpoint.
      * @param delivery The name of the delivery.
      */
-    resend(id: string, delivery: string, options?: CallOptions): Promise<Delivery>;
+    resend(id: string, delivery: string, options?: EndpointsResendOptions): Promise<Delivery>;
     /**
      * Resend failed calls of an endpoint, or others.
      *

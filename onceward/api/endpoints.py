@@ -206,6 +206,13 @@ class DeliveryPage(msgspec.Struct):
     """The cursor of the next page, for the parameter `after`."""
 
 
+class ResendDelivery(Body):
+    """The options of a resend."""
+
+    key: Annotated[str, Meta(max_length=limits.SETTLEMENT_KEY_CHARS_MAX)] = ""
+    """The idempotency key: a repeated request sends the call once."""
+
+
 class ResendDeliveries(Body):
     """Which calls of an endpoint to send again."""
 
@@ -347,6 +354,9 @@ RESEND = Operation(
     path="/v1/endpoints/{id}/deliveries/{delivery}/resend",
     summary="Resend a call, with the same id",
     scope="portal:{id}",
+    body=ResendDelivery,
+    body_optional=True,
+    fills=("key",),
     response=Delivery,
     errors=(*_OWN, "no_such_firing", "not_failed"),
 )

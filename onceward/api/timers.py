@@ -293,6 +293,8 @@ class ResendFiring(Body):
 
     firing: str = ""
     """The id of the firing, which may have succeeded; by default, the last one, if it failed."""
+    key: Annotated[str, Meta(max_length=limits.SETTLEMENT_KEY_CHARS_MAX)] = ""
+    """The idempotency key: a repeated request sends the firing once."""
 
 
 class FindTimers(Query):
@@ -503,6 +505,7 @@ RESEND = Operation(
     query=WhoseTimer,
     body=ResendFiring,
     body_optional=True,
+    fills=("key",),
     response=Timer,
     errors=(*_OWN, "not_failed", "no_such_firing"),
     done_errors=("not_failed",),

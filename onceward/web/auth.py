@@ -35,6 +35,8 @@ class PortalPass(msgspec.Struct, frozen=True):
     endpoint: str
     number: int
     """The number that the endpoint had when the token was created."""
+    created_ms: int
+    """When the endpoint was created: another one with its id has tokens of its own."""
     until_ms: int
 
 

@@ -6,6 +6,7 @@ from onceward.extras import missing
 from onceward.tracing import Span
 from onceward.web.http import Request
 from onceward.web.routes import raw_path
+from onceward.work.event_links import PREFIX as LINKS
 
 
 class Telemetry:
@@ -29,6 +30,8 @@ class Telemetry:
         if not self._spans:
             return tracing.passing(trace)
         path = raw_path(request.scope).decode(errors="replace").partition("?")[0]
+        if request.route == LINKS:
+            path = LINKS  # the rest is a credential
         scheme = request.scope.get("scheme", "http")
         return tracing.serving(request.method, request.route, trace, path=path, scheme=scheme)
 

@@ -130,7 +130,7 @@ async def get(tx: Transaction, id_: str, *, caller: str = "") -> Endpoint:
     endpoint = await tx.get(endpoint_key(caller, id_), Endpoint)
     if endpoint is None:
         raise NoSuchEndpoint(
-            f"endpoint {id_!r} not found; check its id, or create it; check its id, or create it",
+            f"endpoint {id_!r} not found; check its id, or create it",
             id=id_,
         )
     return _decrypted(tx, caller, id_, endpoint)

@@ -32,6 +32,7 @@ from onceward.webhooks.timers import Send, Spec, timer_key
 from onceward.work.annotations import is_coroutine, signature_of
 from onceward.work.attempt import Handler
 from onceward.work.bulk import changed
+from onceward.work.event_links import PREFIX as LINKS
 from onceward.work.handlers import Application, Declare, HandlerFunction, handler_types
 from onceward.work.job import Job
 from onceward.work.sync_job import SyncJob
@@ -285,6 +286,11 @@ def admit_mount(prefix: str, web: Callable[..., Awaitable[None]]) -> None:
     """Raise `BadInput` for an invalid prefix or application."""
     if type(prefix) is not str or not re.fullmatch(r"/|(/[A-Za-z0-9._~-]+)+", prefix):
         raise BadInput(f"a prefix must be a slash and a plain name, such as /shop, not {prefix!r}")
+    if (prefix + "/").startswith(LINKS + "/"):
+        raise BadInput(
+            f"cannot mount at {prefix}: the pages of event links are below {LINKS}; choose another "
+            "prefix"
+        )
     if not callable(web):
         raise BadInput(
             f"a mounted application must be an ASGI application, not {type(web).__name__}"

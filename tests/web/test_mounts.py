@@ -146,6 +146,10 @@ async def test_what_cannot_be_mounted_is_refused() -> None:
     for prefix in ("", "shop", "/shop/", "/a b", "//x", "/shop"):
         with pytest.raises(BadInput):
             app.mount(prefix, echo)
+    for prefix in ("/event-links", "/event-links/x"):
+        with pytest.raises(BadInput, match=f"at {prefix}: the pages of event links are below /ev"):
+            app.mount(prefix, echo)
+    app.mount("/event-linkss", echo)
     for prefix in ("/v1", "/timers/x", "/metrics"):
         other = App(NO_APP)
         other.mount(prefix, echo)

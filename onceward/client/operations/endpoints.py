@@ -261,15 +261,16 @@ class EndpointsOperations(Operations):
         """
         return await self._transport.run(api.GET_DELIVERY, id, delivery)
 
-    async def resend(self, id: str, delivery: str) -> api.Delivery:
+    async def resend(self, id: str, delivery: str, *, key: str = "") -> api.Delivery:
         """Resend a call, with the same id.
 
         - `id`: The id of the endpoint.
         - `delivery`: The name of the delivery.
+        - `key`: The idempotency key: a repeated request sends the call once.
 
         Raises `NoSuchEndpoint`, `NoSuchFiring`, `NotFailed`, `BadInput` (bad_name).
         """
-        return await self._transport.run(api.RESEND, id, delivery)
+        return await self._transport.run(api.RESEND, id, delivery, body=api.ResendDelivery(key=key))
 
     async def resend_many(
         self,

@@ -370,13 +370,20 @@ class TimersOperations(Operations):
         )
 
     async def resend(
-        self, id: str, *, firing: str = "", app: bool = False, caller: str | UnsetType = UNSET
+        self,
+        id: str,
+        *,
+        firing: str = "",
+        key: str = "",
+        app: bool = False,
+        caller: str | UnsetType = UNSET,
     ) -> api.Timer:
         """Resend a firing, with the same id.
 
         - `id`: The id of the timer.
         - `firing`: The id of the firing, which may have succeeded; by default, the last one, if it
           failed.
+        - `key`: The idempotency key: a repeated request sends the firing once.
         - `app`: A timer of the application itself.
         - `caller`: A timer of another caller.
 
@@ -385,7 +392,7 @@ class TimersOperations(Operations):
         return await self._transport.run(
             api.RESEND,
             id,
-            body=api.ResendFiring(firing=firing),
+            body=api.ResendFiring(firing=firing, key=key),
             query=api.WhoseTimer(app=app, caller=caller),
         )
 

@@ -153,9 +153,9 @@ class EndpointsOperations(Facade[AsyncEndpointsOperations]):
         """Show a call of an endpoint with its body."""
         return self._portal.run(self._target.get_delivery(id, delivery))
 
-    def resend(self, id: str, delivery: str) -> api.Delivery:
+    def resend(self, id: str, delivery: str, *, key: str = "") -> api.Delivery:
         """Resend a call, with the same id."""
-        return self._portal.run(self._target.resend(id, delivery))
+        return self._portal.run(self._target.resend(id, delivery, key=key))
 
     def resend_many(
         self,

@@ -228,10 +228,18 @@ class TimersOperations(Facade[AsyncTimersOperations]):
         return self._portal.run(self._target.cancel(id, app=app, caller=caller))
 
     def resend(
-        self, id: str, *, firing: str = "", app: bool = False, caller: str | UnsetType = UNSET
+        self,
+        id: str,
+        *,
+        firing: str = "",
+        key: str = "",
+        app: bool = False,
+        caller: str | UnsetType = UNSET,
     ) -> api.Timer:
         """Resend a firing, with the same id."""
-        return self._portal.run(self._target.resend(id, firing=firing, app=app, caller=caller))
+        return self._portal.run(
+            self._target.resend(id, firing=firing, key=key, app=app, caller=caller)
+        )
 
     def firings(
         self,

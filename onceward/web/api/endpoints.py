@@ -219,13 +219,15 @@ async def get_delivery(call: Call, id_: str, delivery: str) -> api.Delivery:
 
 
 @answers(api.RESEND)
-async def resend(call: Call, id_: str, delivery: str) -> api.Delivery:
+async def resend(
+    call: Call, id_: str, delivery: str, asked: api.ResendDelivery
+) -> api.Delivery:
     caller, by = _owner(call).id, call.caller.id
 
     async def fn(tx: Transaction) -> Firing:
         await _own(call, tx, id_)
         known = await firings.find(tx, caller, id_, delivery)
-        new_id = await call.app.timers.part.resend(tx, caller, known, by=by)
+        new_id = await call.app.timers.part.resend(tx, caller, known, by=by, key=asked.key)
         return await firings.find(tx, caller, id_, new_id)
 
     return shown_delivery(await call.app.store.run(fn))
@@ -264,7 +266,9 @@ async def test(call: Call, id_: str) -> Response:
         raise BadInput(f"endpoint {id_!r} has no url; set one", code="bad_endpoint")
     target = TimerCall(endpoint=id_, body={"type": "test", "endpoint": id_}, attempts_max=1)
     key = idempotency_key(call.request, None)
-    view = await call.app.timers.put(Spec(target, delay_ms=0), key=key, caller=caller)
+    # Keys of a portal token are separate from those of the endpoint's owner.
+    timer = None if key is None else call.app.timers.id_for(key, caller=call.caller.id)
+    view = await call.app.timers.put(Spec(target, delay_ms=0), timer, caller=caller, replace=False)
     return Response.of(shown_timer(view, _now_ms(call), caller.id), 202)
 
 
@@ -327,7 +331,8 @@ async def _own(call: Call, tx: Transaction, id_: str) -> Endpoint:
     """The endpoint of a caller, or of a portal token. Raises `NoSuchEndpoint`, `no_credentials`."""
     endpoint = await endpoints.get(tx, id_, caller=_owner(call).id)
     given = call.caller.portal
-    if given is not None and given.number != endpoint.portals:
+    now = (endpoint.portals, endpoint.created_ms)
+    if given is not None and (given.number, given.created_ms) != now:
         raise BadInput("this portal link was revoked; ask for a new one", code="no_credentials")
     return endpoint
 
@@ -338,7 +343,7 @@ async def create_portal(call: Call, id_: str, asked: api.CreatePortal) -> api.Po
     if not endpoint.url:
         raise BadInput(f"endpoint {id_!r} has no url; set one", code="bad_endpoint")
     until_ms = _now_ms(call) + asked.expires_ms
-    given = PortalPass(call.caller.id, id_, endpoint.portals, until_ms)
+    given = PortalPass(call.caller.id, id_, endpoint.portals, endpoint.created_ms, until_ms)
     token = portal.sign(call.app.store.server_keys, given)
     return api.Portal(token, f"/portal#token={token}", until_ms)
 

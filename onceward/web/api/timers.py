@@ -241,14 +241,15 @@ async def resend(call: Call, id_: str, whose: api.WhoseTimer, asked: api.ResendF
             insist_on_entry(call.app.node, call.caller, "send", target.queue)
         if asked.firing:
             firing = await firings.find_of_timer(tx, view.caller, id_, view.timer, asked.firing)
-            await call.app.timers.part.resend(tx, view.caller, firing, by=call.caller.id)
+            part, by = call.app.timers.part, call.caller.id
+            await part.resend(tx, view.caller, firing, by=by, key=asked.key)
             return await call.app.timers.get(view.id, caller=Caller.parse(view.caller), tx=tx)
         if view.job is None:
             raise NotFailed(
                 f"timer {view.id[:200]!r} has no failed firing; only failed firings can be resent",
                 id=view.id[:200],
             )
-        await call.app.node.schedule.retry(tx, view.timer.job, by=call.caller.id)
+        await call.app.node.schedule.retry(tx, view.timer.job, asked.key, by=call.caller.id)
         return await call.app.timers.get(view.id, caller=Caller.parse(view.caller), tx=tx)
 
     return await _on_one(call, id_, whose, redriven)

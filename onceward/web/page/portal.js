@@ -117,10 +117,10 @@ function page(id) {
       facts.replaceChildren(...wanted.map(([name, value]) => h("div", h("dt", name), h("dd", value))));
     }
     const found = await get(query(path("/deliveries"), { state: state.value }));
-    const fresh = new Set(found.deliveries.map((one) => one.id));
-    const rest = shown.slice(0).filter((one) => !fresh.has(one.id));
-    if (shown.length <= found.deliveries.length || !next) next = found.next;
-    shown = [...found.deliveries, ...(state.value ? [] : rest)];
+    const last = found.next && found.deliveries.at(-1)?.id;
+    const rest = last ? shown.filter((one) => one.id < last) : []; // older calls have lower ids
+    if (!rest.length) next = found.next;
+    shown = [...found.deliveries, ...rest];
     draw();
   }
 
@@ -163,5 +163,5 @@ function begin() {
   page(id);
 }
 
-addEventListener("hashchange", begin);
+addEventListener("hashchange", () => location.reload()); // another link in the same tab
 begin();

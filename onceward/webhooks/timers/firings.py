@@ -29,6 +29,12 @@ class Fired(msgspec.Struct, frozen=True, omit_defaults=True):
     """The id of the call that it repeats."""
 
 
+class Resent(msgspec.Struct, frozen=True):
+    """The record of an idempotency key of a firing that was sent again."""
+
+    job: str
+
+
 class Firing(NamedTuple):
     """A firing and its job, if that is still kept."""
 
@@ -43,6 +49,10 @@ def firing_key(caller: str, timer: str, job: str) -> Key:
 
 def delivery_key(caller: str, endpoint: str, job: str) -> Key:
     return keys.join("delivery", caller, endpoint), keys.join(job)
+
+
+def resent_key(caller: str, firing: str, key: str) -> Key:
+    return keys.join("resent", caller), keys.join(firing, key)
 
 
 def record(
@@ -109,13 +119,26 @@ async def find_of_timer(
 
 
 async def resend(
-    schedule: Schedule, tx: Transaction, caller: str, firing: Firing, *, by: str
+    schedule: Schedule, tx: Transaction, caller: str, firing: Firing, *, by: str, key: str = ""
 ) -> str:
-    """Repeat a firing; returns the id of its job.
+    """Repeat a firing, once for each key; returns the id of its job.
 
     A failed one is retried. A call that has succeeded or was cancelled is sent again by a new job,
     with the same `webhook-id`. Raises `NotFailed` for others.
     """
+    if not key:
+        return await _resend(schedule, tx, caller, firing, by)
+    place = resent_key(caller, firing.id, key)
+    known = await tx.get(place, Resent)
+    if known is None:
+        known = Resent(await _resend(schedule, tx, caller, firing, by))
+        tx.put(place, known, expires_at_ms=tx.now_ms + limits.TIMER_RETENTION_MS)
+    return known.job
+
+
+async def _resend(
+    schedule: Schedule, tx: Transaction, caller: str, firing: Firing, by: str
+) -> str:
     id_, fired, job = firing
     if job is None:
         raise NotFailed(f"firing {id_} is no longer kept; create another timer", id=id_)

@@ -402,9 +402,11 @@ class TimerTable:
         firings.record(tx, caller, call, job_id, fired, recurring=recurring)
         return job_id
 
-    async def resend(self, tx: Transaction, caller: str, firing: Firing, *, by: str) -> str:
-        """Repeat a firing; returns the id of its job. Raises `NotFailed`."""
-        return await firings.resend(self._schedule, tx, caller, firing, by=by)
+    async def resend(
+        self, tx: Transaction, caller: str, firing: Firing, *, by: str, key: str = ""
+    ) -> str:
+        """Repeat a firing, once for each key; returns the id of its job. Raises `NotFailed`."""
+        return await firings.resend(self._schedule, tx, caller, firing, by=by, key=key)
 
     async def _report_failure(self, tx: Transaction, id_: str, job: Job) -> None:
         """Send the message about a call that has failed permanently, in the same commit."""

@@ -97,6 +97,70 @@ async def test_a_portal_token_ends_at_its_time_or_when_it_is_revoked() -> None:
 
 
 @virtual
+async def test_tokens_of_a_deleted_endpoint_are_not_for_another_one_with_its_id() -> None:
+    apps = Apps(shared=False)
+    auth, keys = keyed(shop="endpoint:*")
+    async with serving(apps.make(), auth) as anyone:
+        shop = Caller(anyone.server, keys["shop"])
+        await shop.ok("POST", "/v1/endpoints", ENDPOINT)
+        owner = await portal_of(shop)
+        await shop.ok("DELETE", "/v1/endpoints/e/portal")
+        await shop.ok("DELETE", "/v1/endpoints/e")
+        await apps.sleep(1)
+        await shop.ok("POST", "/v1/endpoints", ENDPOINT)
+        first = await portal_of(shop)
+        await shop.ok("DELETE", "/v1/endpoints/e")
+        await apps.sleep(1)
+        await shop.ok("POST", "/v1/endpoints", ENDPOINT)
+        for former in (owner, first):
+            for path in ("", "/deliveries", "?secret=true"):
+                answer = await former("GET", f"/v1/endpoints/e{path}")
+                assert answer.verdict == (401, "no_credentials")
+
+
+@virtual
+async def test_a_portal_token_has_idempotency_keys_of_its_own() -> None:
+    async with serving_to(shop="endpoint:* timer:*") as callers:
+        shop = callers["shop"]
+        await shop.ok("POST", "/v1/endpoints", ENDPOINT)
+        owner, named = await portal_of(shop), [("idempotency-key", "order-7")]
+        tests = [await owner("POST", "/v1/endpoints/e/test", headers=named) for _ in range(2)]
+        assert [one.status for one in tests] == [202, 202]
+        assert tests[0].json["id"] == tests[1].json["id"]
+        timer = {"endpoint": "e", "delay_ms": 60_000}
+        made = await shop("POST", "/v1/timers", timer, headers=named)
+        assert made.status == 202, "the key of a portal is none of the owner of the endpoint"
+        assert made.json["id"] != tests[0].json["id"]
+
+
+@virtual
+async def test_a_repeated_resend_with_a_key_sends_once() -> None:
+    async with serving_to(shop="endpoint:* timer:*") as callers:
+        shop = callers["shop"]
+        await shop.ok("POST", "/v1/endpoints", ENDPOINT)
+        await shop.ok("POST", "/v1/timers", {"id": "a", "endpoint": "e", "delay_ms": 0})
+        id_ = await called(shop, "503")
+        owner, path = await portal_of(shop), f"/v1/endpoints/e/deliveries/{id_}/resend"
+        assert (await owner.ok("POST", path, {"key": "1"}))["id"] == id_
+        assert await called(shop) == id_
+        again = await owner.ok("POST", path, {"key": "1"})  # after a timeout: it has succeeded
+        assert (again["id"], again["state"]) == (id_, "succeeded")
+        resent = [await owner.ok("POST", path, {"key": "2\x00#é"}) for _ in range(2)]
+        assert resent[0]["id"] == resent[1]["id"] != id_
+        firing = {"firing": id_, "key": "2"}
+        for _ in range(2):
+            await shop.ok("POST", "/v1/timers/a/resend", firing)
+        assert await called(shop) == resent[0]["id"]
+        listed = (await owner.ok("GET", "/v1/endpoints/e/deliveries"))["deliveries"]
+        assert len(listed) == 3
+        for key in ("x" * 129, 7, None):
+            answer = await owner("POST", path, {"key": key})
+            assert answer.verdict == (422, "wrong_type")
+        answer = await owner("POST", path, {"kee": "1"})
+        assert answer.verdict == (422, "unknown_member")
+
+
+@virtual
 async def test_a_portal_token_is_for_its_endpoint_and_its_operations_only() -> None:
     async with serving_to(shop="all", ben="endpoint:*", eve="") as callers:
         shop = callers["shop"]
