@@ -168,6 +168,24 @@ async def call_endpoint(client: Client, lose: Callable[[], None]) -> None:
     assert [one.id async for one in client.timers.iterate()] == [tested.id]
 
 
+async def resend_call(client: Client, lose: Callable[[], None]) -> None:
+    await client.endpoints.create(URL, id="e")
+    timer = await client.endpoints.test("e")
+    while timer.last is None:
+        timer = await client.timers.get(timer.id)
+    await client.jobs.cancel(timer.last.id)
+    lose()
+    resent = await client.endpoints.resend("e", timer.last.id)
+    found = (await client.endpoints.deliveries("e")).deliveries
+    assert [one.id for one in found] == [resent.id, timer.last.id]
+
+
+async def update_timer(client: Client, lose: Callable[[], None]) -> None:
+    await client.timers.create(id="t", url=URL, delay_s=60)
+    lose()
+    assert (await client.timers.update("t", body=7)).body == 7
+
+
 async def delete_key(client: Client, lose: Callable[[], None]) -> None:
     created = await client.keys.create("ann", ["all"])
     lose()
@@ -192,9 +210,11 @@ TRIES: dict[str, tuple[str, Try]] = {
     "tables.move": ("/move", move),
     "tables.result": ("/result", end_game),
     "timers.create": ("POST", create_timer),
+    "timers.update": ("PATCH", update_timer),
     "endpoints.create": ("POST", create_endpoint),
     "endpoints.delete": ("DELETE", delete_endpoint),
     "endpoints.rotate": ("/rotate", rotate_secret),
+    "endpoints.resend": ("/resend", resend_call),
     "endpoints.test": ("/test", call_endpoint),
     "keys.delete": ("DELETE", delete_key),
 }

@@ -160,7 +160,7 @@ def test_what_cannot_be_sent_cannot_be_undone_and_says_why(
     monkeypatch.setattr(limits, "ROOM_WAITING_STEPS_MAX", 1)
     turned = undo.undo()
     assert turned.step is None
-    assert turned.kept == ["1 changes already wait for a response of the server; retry later"]
+    assert turned.kept == ["1 changes already wait for a response; retry later"]
     assert entries(replica) == {"a": 1}
     assert not undo.can_redo
 
