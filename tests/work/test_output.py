@@ -321,23 +321,24 @@ async def test_very_small_chunks_have_few_pages_which_are_all_replaced(pause_s: 
     apps = Apps(shared=False)
     app = apps.make()
     app.queue("answer", job_retention_s=60)
+    chunks = limits.STREAM_BYTES_MAX // (limits.CHUNK_HEAD_BYTES + 1)
 
     @app.handler("answer", attempts_max=2, retry_first_s=600)
     async def answer(job: Job) -> None:
         if job.attempt == 2:
             await job.stream("again")
             return
+        for number in range(chunks):
+            await job.stream(1)
+            if pause_s and number % 1_000 == 0:
+                await apps.sleep(pause_s)
         with pytest.raises(TooLarge, match="larger chunks"):
-            for number in range(limits.STREAM_BYTES_MAX):
-                await job.stream(1)
-                if pause_s and number % 1_000 == 0:
-                    await apps.sleep(pause_s)
+            await job.stream(1)
         raise ValueError("once more")
 
     async with app:
         id_ = (await app.send("answer", None)).id
         await apps.sleep(50)
-        chunks = limits.STREAM_BYTES_MAX // (limits.CHUNK_HEAD_BYTES + 1)
         assert 5 < len(_pages(apps)) <= limits.STREAM_BYTES_MAX // limits.STREAM_PAGE_BYTES
         assert apps.value(output_key(id_), internal=True)["chunks"] == chunks
         await app.wait(id_, 2_000)

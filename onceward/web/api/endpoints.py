@@ -219,9 +219,7 @@ async def get_delivery(call: Call, id_: str, delivery: str) -> api.Delivery:
 
 
 @answers(api.RESEND)
-async def resend(
-    call: Call, id_: str, delivery: str, asked: api.ResendDelivery
-) -> api.Delivery:
+async def resend(call: Call, id_: str, delivery: str, asked: api.ResendDelivery) -> api.Delivery:
     caller, by = _owner(call).id, call.caller.id
 
     async def fn(tx: Transaction) -> Firing:

@@ -136,9 +136,7 @@ async def resend(
     return known.job
 
 
-async def _resend(
-    schedule: Schedule, tx: Transaction, caller: str, firing: Firing, by: str
-) -> str:
+async def _resend(schedule: Schedule, tx: Transaction, caller: str, firing: Firing, by: str) -> str:
     id_, fired, job = firing
     if job is None:
         raise NotFailed(f"firing {id_} is no longer kept; create another timer", id=id_)
