@@ -65,7 +65,9 @@ def _guarded(handle: Any) -> Any:
         except OncewardError as error:
             if error.kind.status >= 500:
                 logger.error("%s %s: %s", request.method, request.route, error)
-            return _page(error.kind.status, "The answer was not recorded", "Try again later.")
+            malformed = error.kind.status in (400, 413, 415, 422)
+            note = "Open the link again." if malformed else "Try again later."
+            return _page(error.kind.status, "The answer was not recorded", note)
         return found
 
     return guarded

@@ -185,6 +185,9 @@ async def test_only_the_choices_of_a_link_can_be_sent() -> None:
             )
         wrong = await caller("POST", link, {"choice": 0})
         assert (wrong.status, title(wrong)) == (415, "The answer was not recorded")
+        twice = await caller("POST", link, raw=b"choice=0&choice=0", headers=FORM)
+        assert (twice.status, title(twice)) == (400, "The answer was not recorded")
+        assert b"Open the link again." in twice.body
         assert (await caller("DELETE", link)).status == 405
         assert (await app.job(id_)).waits == "event approval"
         assert title(await press(caller, link)) == "Thank you"

@@ -94,10 +94,28 @@ def test_the_portal_is_there_for_everyone(
         page.locator(".secrets li").first.wait_for()
         assert grievances(page) == []
         assert page.evaluate("document.documentElement.scrollWidth") <= width
+        for word in ("succeeded", "Details", "Resend"):  # not broken into two lines
+            found = page.get_by_role("table").get_by_text(word, exact=True).first
+            count = "(one) => { const r = document.createRange(); r.selectNodeContents(one);"
+            assert found.evaluate(f"{count} return r.getClientRects().length; }}") == 1, word
         page.screenshot(path=tmp_path / "portal.png", full_page=True)
         page.get_by_role("button", name="Details").first.click()
         page.get_by_role("dialog").wait_for()
         assert grievances(page) == []
+
+
+def test_another_link_in_the_same_tab_shows_its_endpoint(portal: Portal) -> None:
+    hook = f"{portal.server.url}/v1/inbox/hooks"
+    portal.ask("endpoints", {"id": "other", "url": hook, "description": "Other"})
+    path = portal.ask("endpoints/other/portal")["path"]
+    with visiting(portal.browser) as page:
+        open_page(portal, page)
+        page.goto(portal.server.url + path)
+        page.get_by_role("heading", level=1, name="Other").wait_for()
+        page.get_by_text("No calls in the last week.").wait_for()
+        with page.expect_response(re.compile("/v1/endpoints/other/deliveries")):
+            pass  # the page asks again, and for no other endpoint
+        assert page.get_by_role("heading", level=1).inner_text() == "Other"
 
 
 def test_a_link_that_is_not_valid_is_explained(portal: Portal) -> None:
