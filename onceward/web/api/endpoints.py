@@ -184,11 +184,11 @@ def _for(caller: Access, view: api.Endpoint) -> api.Endpoint:
 
 @answers(api.DELIVERIES)
 async def deliveries(call: Call, id_: str, asked: api.FindDeliveries) -> api.DeliveryPage:
-    await call.app.store.run(lambda tx: _own(call, tx, id_))
+    endpoint = await call.app.store.run(lambda tx: _own(call, tx, id_))
     found, next_ = await page_of(
         call.app.store.clock,
         partial(_calls, call, id_),
-        lambda one: True,
+        lambda one: _shows(call, endpoint, one),
         lambda one: asked.state in ("", _state(one)),
         after=call.unseal("after", asked.after),
         limit=asked.limit,
@@ -203,6 +203,24 @@ async def _calls(call: Call, id_: str, after: str, most: int) -> list[tuple[str,
     return [(one.id, one) for one in await call.app.store.run(read)]
 
 
+async def _delivery(call: Call, tx: Transaction, id_: str, delivery: str) -> Firing:
+    """A call of an endpoint. Raises `NoSuchFiring`, and the errors of `_own`."""
+    endpoint = await _own(call, tx, id_)
+    found = await firings.find(tx, _owner(call).id, id_, delivery)
+    if not _shows(call, endpoint, found):
+        raise NoSuchFiring(
+            f"endpoint {id_!r} has no call {delivery[:100]!r}; see the list of its calls",
+            id=delivery[:100],
+        )
+    return found
+
+
+def _shows(call: Call, endpoint: Endpoint, firing: Firing) -> bool:
+    """Whether the caller may see a call: a portal token is not for calls of a deleted endpoint
+    with the same id, which may have been that of someone else."""
+    return call.caller.portal is None or firing.record.fired_ms >= endpoint.created_ms
+
+
 def _state(firing: Firing) -> str:
     if firing.job is None or firing.job.stage == "succeeded":
         return "succeeded"  # a job that is not kept any longer has succeeded
@@ -212,8 +230,7 @@ def _state(firing: Firing) -> str:
 @answers(api.GET_DELIVERY)
 async def get_delivery(call: Call, id_: str, delivery: str) -> api.Delivery:
     async def fn(tx: Transaction) -> Firing:
-        await _own(call, tx, id_)
-        return await firings.find(tx, _owner(call).id, id_, delivery)
+        return await _delivery(call, tx, id_, delivery)
 
     return shown_delivery(await call.app.store.run(fn), body=True)
 
@@ -223,8 +240,7 @@ async def resend(call: Call, id_: str, delivery: str, asked: api.ResendDelivery)
     caller, by = _owner(call).id, call.caller.id
 
     async def fn(tx: Transaction) -> Firing:
-        await _own(call, tx, id_)
-        known = await firings.find(tx, caller, id_, delivery)
+        known = await _delivery(call, tx, id_, delivery)
         new_id = await call.app.timers.part.resend(tx, caller, known, by=by, key=asked.key)
         return await firings.find(tx, caller, id_, new_id)
 
@@ -235,11 +251,13 @@ async def resend(call: Call, id_: str, delivery: str, asked: api.ResendDelivery)
 async def resend_many(call: Call, id_: str, asked: api.ResendDeliveries) -> api.ResentDeliveries:
     """Resend the calls of one page, each in a commit of its own: some may have changed since."""
     caller, by, resent = _owner(call).id, call.caller.id, 0
-    await call.app.store.run(lambda tx: _own(call, tx, id_))
+    endpoint = await call.app.store.run(lambda tx: _own(call, tx, id_))
     found = await _calls(call, id_, call.unseal("after", asked.after), limits.FIRINGS_MAX)
     wanted = ("succeeded", "failed") if asked.state == "all" else (asked.state,)
     for _, known in found:
         if known.record.due_ms < asked.since_ms or _state(known) not in wanted:
+            continue
+        if not _shows(call, endpoint, known):
             continue
         if known.record.resent and asked.state != "failed":
             continue  # a repetition of a call that is in the list itself

@@ -119,6 +119,30 @@ async def test_tokens_of_a_deleted_endpoint_are_not_for_another_one_with_its_id(
 
 
 @virtual
+async def test_a_portal_token_is_not_for_calls_of_a_deleted_endpoint_with_its_id() -> None:
+    apps = Apps(shared=False)
+    auth, keys = keyed(shop="endpoint:* timer:*")
+    async with serving(apps.make(), auth) as anyone:
+        shop = Caller(anyone.server, keys["shop"])
+        await shop.ok("POST", "/v1/endpoints", ENDPOINT)
+        await shop.ok("POST", "/v1/timers", {"endpoint": "e", "delay_ms": 0, "body": "hush"})
+        former = await called(shop, "503")
+        await shop.ok("DELETE", "/v1/endpoints/e")
+        await apps.sleep(1)
+        await shop.ok("POST", "/v1/endpoints", ENDPOINT)
+        owner, path = await portal_of(shop), f"/v1/endpoints/e/deliveries/{former}"
+        assert (await owner.ok("GET", "/v1/endpoints/e/deliveries"))["deliveries"] == []
+        assert (await owner("GET", path)).verdict == (404, "no_such_firing")
+        assert (await owner("POST", f"{path}/resend")).verdict == (404, "no_such_firing")
+        assert (await owner.ok("POST", "/v1/endpoints/e/resend"))["resent"] == 0
+        assert (await shop.ok("GET", path))["body"] == "hush"
+        await owner.ok("POST", "/v1/endpoints/e/test")
+        test = await called(shop)
+        [one] = (await owner.ok("GET", "/v1/endpoints/e/deliveries"))["deliveries"]
+        assert one["id"] == test
+
+
+@virtual
 async def test_a_portal_token_has_idempotency_keys_of_its_own() -> None:
     async with serving_to(shop="endpoint:* timer:*") as callers:
         shop = callers["shop"]
