@@ -220,7 +220,8 @@ async def test_names_of_rows_that_are_too_long_are_not_read_completely(
         run(url, "INSERT INTO onceward_outbox (queue) VALUES ('q')")
         assert await accepted(url, 1) == [None]
         reasons = run(url, "SELECT reason FROM onceward_outbox_failed ORDER BY reason")
-        words = ["a queue name must have", "an idempotency key has", "an order key has"]
+        things = ("a queue name", "an idempotency key", "an order key")
+        words = [f"{thing} must have" for thing in things]
         assert all(word in str(reason) for word, (reason,) in zip(words, reasons, strict=True))
         lengths = "length(queue) + coalesce(length(key), 0) + coalesce(length(order_key), 0)"
         query = f"SELECT min({lengths}) >= 2000000 FROM onceward_outbox_failed"
