@@ -2486,7 +2486,7 @@ export interface Operations {
      */
     sendMany(queue: string, messages: MessageInput[], options?: CallOptions): Promise<MessageVerdict[]>;
   };
-  /** Operations on jobs: claim, complete, fail, find, cancel and settle. */
+  /** Operations on jobs: find, follow, retry, cancel, settle, claim and complete. */
   readonly jobs: {
     /**
      * Claim jobs, or wait for some.

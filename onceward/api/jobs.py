@@ -1,4 +1,4 @@
-"""Operations on jobs: claim, complete, fail, find, cancel and settle."""
+"""Operations on jobs: find, follow, retry, cancel, settle, claim and complete."""
 
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal, Protocol

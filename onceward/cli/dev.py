@@ -20,7 +20,7 @@ import msgspec
 from onceward.cli.parser import Parser
 from onceward.cli.serve import add_settings, flags
 from onceward.errors import OncewardError
-from onceward.web.settings import load
+from onceward.web.settings import Settings, load
 
 _CHILD = "ONCEWARD_DEV_CHILD"
 """Set for a child: the end of a pipe that closes when this process is killed, and the text that the
@@ -48,13 +48,13 @@ def fill(parser: Parser) -> None:
         "Run an application for development, with the HTTP API and the console, and reload it "
         "when a Python file in this folder or below changes. It prints one line for each attempt "
         "of a job, and the traceback of an error. An application without a database URL uses "
-        "sqlite:///onceward.db. At a reload, running jobs have --drain-s to finish [3.0]; the rest "
+        "sqlite:///onceward.db. At a reload, running jobs have --drain-s to finish; the rest "
         "continue afterwards. Ctrl-C stops it with exit code 0."
     )
     parser.epilog = "example: onceward dev shop:app"
     help_ = "The App object, as in shop:app; or the setting app"
     parser.add_argument("app", metavar="MODULE:NAME", nargs="?", help=help_)
-    add_settings(parser, _OPTIONS)
+    add_settings(parser, _OPTIONS, Settings(drain_s=_DRAIN_S))
     parser.set_defaults(run=_dev)
 
 

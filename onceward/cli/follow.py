@@ -78,4 +78,4 @@ def _note(update: JobUpdate) -> str:
     if update.kind == "restart":
         return f"The stream starts again in attempt {update.attempt}"
     state = update.state.replace("_", " ")
-    return printable(f"The job is {state}{': ' if update.reason else ''}{update.reason}")
+    return printable(f"State: {state}{', ' if update.reason else ''}{update.reason}")

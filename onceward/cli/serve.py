@@ -108,14 +108,19 @@ def fill_work(parser: Parser) -> None:
     parser.set_defaults(run=_work)
 
 
-def add_settings(parser: Parser, names: Sequence[str] = Settings.__struct_fields__) -> None:
+def add_settings(
+    parser: Parser,
+    names: Sequence[str] = Settings.__struct_fields__,
+    defaults: Settings | None = None,
+) -> None:
     """Add options for settings."""
     help_ = f"File with settings [{FILE}, if it exists]"
     parser.add_argument("--config", metavar="FILE", help=help_)
+    defaults = defaults or Settings()
     for name in names:
         if name not in SECRET:
             option = option_of(name)
-            help_ = _help(name)
+            help_ = _help(name, getattr(defaults, name))
             if name == "queues":
                 help_ = f"{help_}; repeatable"
                 parser.add_argument(option, action="append", dest=name, metavar="NAME", help=help_)
@@ -129,8 +134,7 @@ def add_settings(parser: Parser, names: Sequence[str] = Settings.__struct_fields
                 parser.add_argument(option, metavar=metavar, help=help_)
 
 
-def _help(name: str) -> str:
-    default = getattr(Settings(), name)
+def _help(name: str, default: Any) -> str:
     default = "on" if default is True else default
     shown = "" if isinstance(default, tuple) or default in ("", 0, None) else f" [{default}]"
     return f"{MEANING[name]}{shown}".replace("%", "%%")

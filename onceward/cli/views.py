@@ -17,7 +17,7 @@ from onceward.api.queues import ChangedJobs, Queue
 from onceward.api.rooms import ListedRoom, RoomEntry, RoomSnapshot
 from onceward.api.server import Overview, ServerClock
 from onceward.api.tables import Ending, Place, Table, Waiter
-from onceward.api.timers import CreatedTimer, Timer
+from onceward.api.timers import CreatedTimer, Firing, Timer, TimerAttempt
 from onceward.cli.calls import CURSORS, cursor_of
 from onceward.cli.display import Cell, print_facts, print_json, print_note, print_table, width
 from onceward.cli.job_report import JobReport, span_rows, waits_for
@@ -405,7 +405,8 @@ def _show_created_timer(timer: CreatedTimer) -> None:
 
 def _timer_facts(timer: Timer) -> Iterable[tuple[str, str]]:
     action = ("url", "endpoint", "queue", "body", "every_ms", "cron", "zone", "catch_up", "method")
-    yield from facts(timer, "due", "left_ms", "fired", "last", "on_failure", *action)
+    yield from facts(timer, "due", "left_ms", "fired", "next", "last", "on_failure", *action)
+    yield "next", ", ".join(map(_shown, timer.next))
     yield "action", _action(timer)
     if timer.on_failure is not None:
         report = timer.on_failure
@@ -417,11 +418,29 @@ def _timer_facts(timer: Timer) -> Iterable[tuple[str, str]]:
         last = timer.last
         yield "firing", f"{last.id} at {shown_time(last.fired_ms)}: {last.state}"
         for past in last.attempts:
-            yield f"attempt {past.attempt}", f"{past.at} {past.outcome}: {past.said}"
+            yield f"attempt {past.attempt}", _timer_attempt(past)
         if last.next_attempt_ms is not None:
             yield "next attempt", shown_time(last.next_attempt_ms)
         if last.pause is not None:
             yield "paused", f"no response to {last.pause.failures} calls in a row"
+
+
+def _timer_attempt(past: TimerAttempt) -> str:
+    return f"{shown_time(past.at_ms)} {past.outcome}{': ' if past.said else ''}{past.said}"
+
+
+def _said(firing: Firing) -> str:
+    """The response or error of the last attempt of a firing."""
+    return firing.attempts[-1].said if firing.attempts else ""
+
+
+def _tries(firing: Firing) -> int:
+    return firing.attempts[-1].attempt if firing.attempts else 0
+
+
+def _shown(time: str) -> str:
+    """A time of the API, as in RFC 3339, for people."""
+    return shown_time(int(datetime.fromisoformat(time).timestamp() * 1_000))
 
 
 def _action(timer: Timer) -> str:
@@ -556,6 +575,10 @@ _COLUMNS: dict[type, tuple[Any, ...]] = {
     ),
     Job: ("id", "state", "key", *_OPTIONS, ("attempts", _attempts), "ended_ms", "reason"),
     Timer: ("id", "caller", "state", "due_ms", "fired", ("action", _action)),
+    Firing: (
+        *("number", "id", "state", "due_ms", "fired_ms", "latency_ms", "next_attempt_ms", "resent"),
+        *(("attempts", _tries), ("response", _said)),
+    ),
     Endpoint: ("id", "caller", ("health", _health), "url"),
     Table: ("id", ("state", _phase), "game", "waiting", ("seats", _seats)),
     Waiter: ("position", ("users", _users), "lane", "since_ms"),

@@ -292,10 +292,10 @@ class Worker:
             traceback=traceback_text(redact(traceback_of(error))),
         )
         logger.warning(
-            "job %s failed in attempt %d and is %s: %s",
+            "job %s failed in attempt %d (%s): %s",
             claim.id,
             claim.attempt,
-            failed.state,
+            "no retry" if failed.state == "failed" else failed.state,
             reason,
         )
 

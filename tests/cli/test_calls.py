@@ -25,6 +25,11 @@ def test_a_timer_is_created_shown_moved_and_cancelled(command: Command) -> None:
     assert f"call {URL}" in shown
     assert "2033-05-18 03:33:21Z" in command.said("timers", "move", "one", "--at", "2000000001000")
     assert "cancelled" in command.said("timers", "cancel", "one")
+    line, exit_code = command.refused("timers", "move", "one")
+    assert (line, exit_code) == (
+        "onceward: give the new time of the timer as `at`, or as `delay_ms` from now [bad_timer]",
+        2,
+    )
     line, code = command.refused("timers", "move", "one", "--delay-s", "1")
     assert "[already_ended]" in line
     assert code == 2

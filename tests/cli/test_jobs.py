@@ -401,7 +401,7 @@ def test_a_job_is_followed_until_it_ends(command: Command, queue: str) -> None:
     found = command.run("jobs", "follow", id_)
     assert found.returncode == 0
     assert found.stdout == 'Once upon\na\\x1b[\n{"a":1}\n'
-    assert found.stderr == "40% page 4 of 10\nThe job is succeeded\n"
+    assert found.stderr == "40% page 4 of 10\nState: succeeded\n"
     lines = [
         json.loads(line) for line in command.said("jobs", "follow", id_, "--json").splitlines()
     ]

@@ -8,8 +8,8 @@ import pytest
 from onceward.api import OPERATIONS
 from onceward.api.jobs import JobPage, JobSummary
 from onceward.api.queues import FailedJobs, QueueList
-from onceward.api.timers import TimerPage
-from onceward.cli import display, views
+from onceward.api.timers import Firing, TimerAttempt, TimerPage
+from onceward.cli import display, main, views
 from onceward.cli.display import print_facts, print_table
 from onceward.cli.views import facts, show, shown_duration, shown_time
 
@@ -194,3 +194,35 @@ def test_an_empty_list_says_what_was_looked_for(
 ) -> None:
     show(OPERATIONS[name], response, given)
     assert capsys.readouterr() == ("", f"{text}\n")
+
+
+def test_firings_are_a_table_with_the_last_response(wide: None, capsys: Capture) -> None:
+    past = [
+        TimerAttempt(1, "2033-05-18T03:33:21.000Z", 2_000_000_001_000, "failed", "500"),
+        TimerAttempt(2, "2033-05-18T03:33:22.000Z", 2_000_000_002_000, "failed", "timeout"),
+    ]
+    failed = Firing(
+        "01A", 2, 2_000_000_000_000, "retrying", past, next_attempt_ms=2_000_000_009_000
+    )
+    views.show_items([failed, Firing("01B", 1, 1_900_000_000_000, "queued", [])], {})
+    heads, first, second = capsys.readouterr().out.splitlines()
+    assert heads.split() == [
+        "NUMBER",
+        "ID",
+        "STATE",
+        "FIRED",
+        "NEXT",
+        "ATTEMPT",
+        "ATTEMPTS",
+        "RESPONSE",
+    ]
+    assert "retrying  2033-05-18 03:33:20Z  2033-05-18 03:33:29Z" in first
+    assert first.endswith("2  timeout")
+    assert second.split()[1:3] == ["01B", "queued"]
+
+
+def test_the_help_of_dev_has_the_default_of_dev(capsys: Capture) -> None:
+    assert main(["dev", "--help"]) == 0
+    help_ = capsys.readouterr().out
+    assert "[3.0]" in help_
+    assert "[30.0]" not in help_

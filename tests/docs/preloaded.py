@@ -44,7 +44,7 @@ os._exit(code[0] if code else 255)
 def install(folder: Path, address: str) -> None:
     """Put the programs into a folder, for the PATH of a shell."""
     folder.mkdir()
-    for name in ("onceward", "python", "uvicorn"):
+    for name in ("onceward", "python", "uvicorn", "flask"):
         (folder / name).write_text(f"#!{sys.executable} -IS\n{SHIM.format(address=address)}")
         (folder / name).chmod(0o755)
 
@@ -143,7 +143,7 @@ def _program(argv: list[str]) -> int:
 
         sys.argv = argv
         return onceward(argv[1:])
-    if name == "uvicorn":
+    if name in ("uvicorn", "flask"):
         argv = ["python", "-m", *argv]
         argv[2] = name
     first, *rest = argv[1:]

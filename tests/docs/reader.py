@@ -101,7 +101,7 @@ class Reader:
             answer = json.loads(next(line for line in self._shown if line.startswith("{")))
             found = " ".join(f"{name}={_member(answer, name.lower())}" for name in names)
             return self._console.run(found)
-        if re.match(r"onceward (serve|work|dev)|uvicorn", command):
+        if re.match(r"onceward (serve|work|dev)|uvicorn|flask .* run ", command):
             return self.serve(command.removesuffix("&").rstrip())
         if re.search("(^|&& )kill ", command):
             self._runs = self._serves = False

@@ -240,7 +240,7 @@ async def test_repeated_failures_are_logged_in_one_line_each(
         first, second = await fail(1), await fail(2)
         assert (first.levelname, bool(first.exc_info)) == ("ERROR", True)
         assert (second.levelname, second.exc_info) == ("WARNING", None)
-        assert "is failed: ValueError: no such customer" in second.getMessage()
+        assert "failed in attempt 1 (no retry): ValueError: no such customer" in second.getMessage()
         other = await fail("other")
         assert (other.levelname, bool(other.exc_info)) == ("ERROR", True)
         for n in range(5):

@@ -15,7 +15,7 @@ from onceward.client.operations.base import Operations
 
 
 class JobsOperations(Operations):
-    """Operations on jobs: claim, complete, fail, find, cancel and settle."""
+    """Operations on jobs: find, follow, retry, cancel, settle, claim and complete."""
 
     async def claim(
         self,

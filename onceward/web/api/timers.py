@@ -211,8 +211,10 @@ async def move(call: Call, id_: str, whose: api.WhoseTimer, asked: api.MoveTimer
     with refused_as("bad_timer"):
         if (asked.at is None) == (asked.delay_ms is None):
             raise BadInput(
-                f"a timer is moved either to a time or by a delay, not {asked.at!r:.50} and "
-                f"{asked.delay_ms!r:.50}; give `at` or `delay_ms`"
+                "give the new time of the timer as `at`, or as `delay_ms` from now"
+                if asked.at is None
+                else "a timer is moved either to a time or by a delay, not both "
+                f"{asked.at!r:.50} and {asked.delay_ms!r:.50} ms; omit one"
             )
         at_ms = _due_ms(asked.at)
         delay_s = None if asked.delay_ms is None else asked.delay_ms / 1000

@@ -192,7 +192,10 @@ def admit(caller: str, id_: str, spec: Spec, now_ms: int) -> None:
     recurrence.admit_catch_up(spec.catch_up)
     _admit_ends(spec)
     if (spec.due_ms, spec.delay_ms, spec.repeat) == (None, None, None):
-        raise BadInput(f"the timer {id_[:100]!r} needs a time, a delay or a repetition")
+        raise BadInput(
+            f"the timer {id_[:100]!r} needs a time, a delay or a repetition; give one of them, "
+            'such as a delay of 60 seconds or the cron expression "0 9 * * MON"'
+        )
     if spec.due_ms is not None and spec.delay_ms is not None:
         raise BadInput(
             f"a timer has either a time or a delay, not both {spec.due_ms} and "

@@ -245,8 +245,10 @@ class Timers:
         """Change the due time of a timer. Raises `NoSuchTimer`, `AlreadyEnded`."""
         if (at_ms is None) == (delay_s is None):
             raise BadInput(
-                f"a timer is moved either to a time or by a delay, not {at_ms!r:.50} and "
-                f"{delay_s!r:.50}; give `at_ms` or `delay_s`"
+                "give the new time of the timer as `at_ms`, or as `delay_s` from now"
+                if at_ms is None
+                else f"a timer is moved either to a time or by a delay, not both {at_ms!r:.50} "
+                f"and {delay_s!r:.50}; omit one"
             )
         delay_ms = 0 if delay_s is None else milliseconds(delay_s, "a delay")
         owner = caller_id(caller)
