@@ -83,7 +83,7 @@ def get(url: str, path: str) -> tuple[int, str]:
 
 async def test_health_is_served_until_running_jobs_have_ended(tmp_path: Path, jobs: Jobs) -> None:
     [id_] = await sent(tmp_path, orders=1)
-    with start(tmp_path, "shop:app", "--health-port", "0") as process:
+    with start(tmp_path, "work", "shop:app", "--health-port", "0") as process:
         assert process.stderr is not None
         told = process.stderr.readline()
         assert told.startswith("working on the jobs of shop:app, health at http://127.0.0.1:")
@@ -106,7 +106,7 @@ async def test_some_queues_run_with_another_concurrency(tmp_path: Path, jobs: Jo
     *orders, mail = await sent(tmp_path, orders=2, mails=1)
     (tmp_path / "my.toml").write_text('app = "shop:app"\nqueues = ["mails"]\nlog = "json"\n')
     options = ("--config", "my.toml", "--queue", "orders", "--concurrency", "1")
-    with start(tmp_path, *options) as process:
+    with start(tmp_path, "work", *options) as process:
         first, writer = await jobs.begun.get()
         writer.close()
         second, other = await jobs.begun.get()
@@ -122,7 +122,7 @@ async def test_some_queues_run_with_another_concurrency(tmp_path: Path, jobs: Jo
 
 async def test_jobs_that_outlast_the_drain_are_released(tmp_path: Path, jobs: Jobs) -> None:
     ids = await sent(tmp_path, orders=2)
-    with start(tmp_path, "shop:app", "--drain-s", "0") as process:
+    with start(tmp_path, "work", "shop:app", "--drain-s", "0") as process:
         writers = [(await jobs.begun.get())[1] for _ in ids]
         process.terminate()
         assert await asyncio.to_thread(process.wait, 50) == 0
@@ -146,7 +146,7 @@ async def test_jobs_that_outlast_the_drain_are_released(tmp_path: Path, jobs: Jo
 async def test_settings_without_sense_are_one_line(
     tmp_path: Path, options: tuple[str, ...], says: str
 ) -> None:
-    with start(tmp_path, *options) as process:
+    with start(tmp_path, "work", *options) as process:
         out, err = await asyncio.to_thread(process.communicate, None, 50)
     assert (out, err.count("\n")) == ("", 1)
     assert says in err
@@ -157,7 +157,7 @@ async def test_settings_without_sense_are_one_line(
 async def test_a_port_in_use_is_one_line(tmp_path: Path) -> None:
     port = free_port()
     taken = await asyncio.start_server(lambda *_: None, "127.0.0.1", port)
-    with start(tmp_path, "shop:app", "--health-port", str(port)) as process:
+    with start(tmp_path, "work", "shop:app", "--health-port", str(port)) as process:
         _, err = await asyncio.to_thread(process.communicate, None, 50)
     taken.close()
     assert process.returncode == 78
