@@ -89,7 +89,7 @@ def test_a_priority_is_whole_and_within_its_bounds() -> None:
         admit_options(JobOptions(priority=priority))
     for wrong in (-1, 10, 0.0, 9.0, True, "9", None):
         options = JobOptions(priority=wrong)  # type: ignore[arg-type]
-        refused(r"a priority is 0 \(first\) to 9", "bad_request", admit_options, options)
+        refused(r"a priority must be 0 \(first\) to 9", "bad_request", admit_options, options)
 
 
 def test_tags_are_a_list_of_different_short_texts() -> None:
@@ -99,7 +99,7 @@ def test_tags_are_a_list_of_different_short_texts() -> None:
         assert options.tags == tuple(tags), "in the order given"
     for wrong in ("", "red", b"red", 5, True, {}, {"red"}, {"red": 1}, iter(["red"])):
         refused(
-            "tags are a list of texts", "bad_request", admit_options, job_options({"tags": wrong})
+            "tags must be a list of texts", "bad_request", admit_options, job_options({"tags": wrong})
         )
     refused("use \\['red'\\]", "bad_request", admit_options, job_options({"tags": "red"}))
     eleven = job_options({"tags": list("abcdefghijk")})
@@ -130,7 +130,7 @@ def test_there_may_be_any_number_of_attempts() -> None:
         admit_options(JobOptions(attempts_max=attempts_max))
     for wrong in (-1, 0.0, 1.5, True, "1"):
         options = JobOptions(attempts_max=wrong)  # type: ignore[arg-type]
-        refused("attempts is 1 or more, or 0", "bad_request", admit_options, options)
+        refused("attempts must be 1 or more, or 0", "bad_request", admit_options, options)
 
 
 @pytest.mark.parametrize(("name", "what"), [("order_key", "an order"), ("limit_key", "a limit")])
@@ -139,7 +139,7 @@ def test_a_key_that_spreads_jobs_has_a_bounded_number_of_bytes(name: str, what: 
         admit_options(job_options({name: key}))
     for key in ("", "é" * 128 + "x"):
         refused(
-            f"{what} key has 1 to 256 bytes", "bad_key", admit_options, job_options({name: key})
+            f"{what} key must have 1 to 256 bytes", "bad_key", admit_options, job_options({name: key})
         )
     for key, message in ((7, f"{what} key must be text, not int"), ("\ud800", "surrogates")):
         refused(message, "bad_key", admit_options, job_options({name: key}))

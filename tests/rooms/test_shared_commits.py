@@ -101,7 +101,7 @@ async def test_a_room_that_has_moved_holds_up_no_other(
         answer = await person.next("ack", "left")
         assert answer.get("code", "") == ("room_moved" if room == "r3" else "")
     assert len(commits) == 1, "the others need not be committed again"
-    assert "not served by this node any more; members must join again" in caplog.text
+    assert "has moved to another node; members must join again" in caplog.text
     monkeypatch.undo()
     joined = await (await house.enter("late")).join("r3")
     assert joined["maps"] == {"m": {"k": 1}}

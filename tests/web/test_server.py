@@ -154,7 +154,7 @@ async def test_where_the_database_is_stays_in_the_log(caplog: pytest.LogCaptureF
         for caller in (anyone, Caller(anyone.server, keys["ann"])):
             answer = await caller("GET", "/readyz")
             assert answer.verdict == (503, "engine_unreachable")
-            assert answer.json["detail"] == "The engine cannot be reached."
+            assert answer.json["detail"] == "The engine cannot be reached. Retry later."
         assert "cut off" in caplog.text
         apps.engines[0].cut_off = False
 
