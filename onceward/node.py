@@ -132,7 +132,7 @@ class Node:
         except TimeoutError as error:
             raise Unavailable(
                 f"the storage of the node {self._name!r} did not respond within "
-                f"{limits.PROBE_S:.0f} s; check the database"
+                f"{limits.PROBE_S:g} s; check the database"
             ) from error
 
     def act_on_parts(self) -> None:

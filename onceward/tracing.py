@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from onceward import limits
+from onceward.contexts import restore
 from onceward.errors import OncewardError
 from onceward.reasons import reason_of, reason_text
 from onceward.redaction import redact
@@ -146,7 +147,7 @@ class Span:
             context.detach(self._token)
             self._span.end()
         elif self.trace is not None:
-            _given.reset(self._token)
+            restore(_given, self._token)
 
 
 NO_SPAN = Span(None, None)

@@ -99,7 +99,10 @@ def test_tags_are_a_list_of_different_short_texts() -> None:
         assert options.tags == tuple(tags), "in the order given"
     for wrong in ("", "red", b"red", 5, True, {}, {"red"}, {"red": 1}, iter(["red"])):
         refused(
-            "tags must be a list of texts", "bad_request", admit_options, job_options({"tags": wrong})
+            "tags must be a list",
+            "bad_request",
+            admit_options,
+            job_options({"tags": wrong}),
         )
     refused("use \\['red'\\]", "bad_request", admit_options, job_options({"tags": "red"}))
     eleven = job_options({"tags": list("abcdefghijk")})
@@ -139,7 +142,10 @@ def test_a_key_that_spreads_jobs_has_a_bounded_number_of_bytes(name: str, what: 
         admit_options(job_options({name: key}))
     for key in ("", "é" * 128 + "x"):
         refused(
-            f"{what} key must have 1 to 256 bytes", "bad_key", admit_options, job_options({name: key})
+            f"{what} key must have 1 to 256 bytes",
+            "bad_key",
+            admit_options,
+            job_options({name: key}),
         )
     for key, message in ((7, f"{what} key must be text, not int"), ("\ud800", "surrogates")):
         refused(message, "bad_key", admit_options, job_options({name: key}))

@@ -75,7 +75,7 @@ LAYERS = (
     "threads tracing",
     "clock file_descriptors ids job_context keys meters reasons redaction strict_json",
     "forks",
-    "errors lazy limits capabilities metric_table",
+    "contexts errors lazy limits capabilities metric_table",
     "event_loop extras",
 )
 # Stands beside the layers: imports what is below web, and nothing else imports it.

@@ -19,6 +19,7 @@ from onceward import forks, tracing
 from onceward.api import OPERATIONS
 from onceward.api.operation import Operation
 from onceward.clock import Clock, new_clock
+from onceward.contexts import restore
 from onceward.errors import (
     BadInput,
     OncewardError,
@@ -63,7 +64,7 @@ def patient(seconds: float) -> Iterator[None]:
     try:
         yield
     finally:
-        _patience_s.reset(before)
+        restore(_patience_s, before)
 
 
 @dataclass(slots=True)

@@ -98,6 +98,11 @@ class Claims:
             if timer is not None:
                 timer.cancel()
 
+    def give_back(self, queue: str, claims: list[Claim]) -> None:
+        """Release claimed jobs that their worker cannot receive. The attempts do not count."""
+        if not self._closed:
+            self._claim_queue(queue).give_back(claims)
+
     def enrol(self, queue: str, capacity: Capacity) -> Callable[[], None]:
         """Fill a worker's free capacity with jobs of a queue; returns a function that ends this."""
         admit_queue(queue)

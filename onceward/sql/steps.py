@@ -17,6 +17,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from onceward import limits
+from onceward.contexts import restore
 from onceward.errors import BadInput, NoSuchJob, StaleToken
 from onceward.json_values import encode
 from onceward.schedule import job_key
@@ -104,7 +105,7 @@ class SqlStep:
         try:
             return await self._outcome(kind)
         finally:
-            _running.reset(context)
+            restore(_running, context)
 
     async def _outcome(self, kind: Database) -> Any:
         try:

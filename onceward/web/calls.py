@@ -52,9 +52,12 @@ class Call:
         self.raw = b""
         """The body as sent."""
 
-    async def patiently(self, work: Coroutine[Any, Any, T]) -> T | None:
-        """Wait for a long operation; None if the client disconnects or the server stops first."""
-        return await self.server.patiently(self.request, work)
+    async def patiently(
+        self, work: Coroutine[Any, Any, T], undo: Callable[[T], object] = lambda result: None
+    ) -> T | None:
+        """Wait for a long operation; None if the client disconnects or the server stops first.
+        `undo` gets a result for a client that has disconnected."""
+        return await self.server.patiently(self.request, work, undo)
 
     def seal(self, position: str | None) -> str | None:
         """The cursor of the next page, from its position."""

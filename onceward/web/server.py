@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Collection, Coroutine, Sequence
+from collections.abc import Callable, Collection, Coroutine, Sequence
 from functools import cached_property
 from types import TracebackType
 from typing import Any, Self, TypedDict, TypeVar
@@ -397,21 +397,32 @@ class Server:
         """See `Health.metrics`."""
         return await self.health.metrics()
 
-    async def patiently(self, request: Request, work: Coroutine[Any, Any, T]) -> T | None:
+    async def patiently(
+        self,
+        request: Request,
+        work: Coroutine[Any, Any, T],
+        undo: Callable[[T], object] = lambda result: None,
+    ) -> T | None:
         """Run a long operation. It is cancelled, with the result None, if the caller disconnects or
-        the server stops."""
+        the server stops. `undo` gets a result that came when the caller had disconnected."""
         working = asyncio.create_task(work, name="onceward-patient-call")
         gone = asyncio.create_task(request.gone(), name="onceward-disconnect")
         draining = asyncio.create_task(self.draining.wait(), name="onceward-draining")
         try:
             await asyncio.wait([working, gone, draining], return_when=asyncio.FIRST_COMPLETED)
         finally:
+            disconnected = gone.done()
             gone.cancel()
             draining.cancel()
             if not working.done():
                 working.cancel()
                 await asyncio.wait([working])
-        return None if working.cancelled() else working.result()
+        if working.cancelled():
+            return None
+        if disconnected and working.exception() is None:
+            undo(working.result())
+            return None
+        return working.result()
 
 
 def _headers(error: OncewardError) -> list[tuple[bytes, bytes]]:

@@ -25,6 +25,7 @@ import msgspec
 from onceward import keys, limits, tracing
 from onceward.api.arguments import unknown_name
 from onceward.callers import caller_id
+from onceward.contexts import restore
 from onceward.errors import BadInput, Fail, InDoubt, NotDone, OncewardError, TooLarge
 from onceward.functions import is_async
 from onceward.job_options import (
@@ -343,7 +344,7 @@ class Job(JobFields[Body], Generic[Body]):
                             return await self._find_out(name, known, ask)
                     return await self._once(name, ask, fn, *args)
                 finally:
-                    _STEP.reset(within)
+                    restore(_STEP, within)
 
     @overload
     async def read(self, key: Key) -> Any: ...
@@ -520,8 +521,7 @@ class Job(JobFields[Body], Generic[Body]):
         stored in batches, at the latest before the step or the job ends. If the handler starts
         again, its first chunk replaces the stream, except for chunks of recorded steps.
 
-        Raises `BadInput`, `TooLarge` if the stream is full, and `StaleToken` if this attempt is
-        over.
+        Raises `BadInput`, `TooLarge` if the stream is full, and `StaleToken` after the attempt.
         """
         with self._blamed():
             self._insist()

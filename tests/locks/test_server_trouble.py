@@ -65,7 +65,10 @@ async def test_who_stood_still_for_too_long_has_lost_the_lock_and_is_told() -> N
     one.process.resume()
     await asyncio.wait([first.task])
     assert isinstance(first.error, LockLost)
-    assert first.error.message == "the lock on a was lost: its lease expired before it was renewed. Acquire it again"
+    assert (
+        first.error.message
+        == "the lock on a was lost: its lease expired before it was renewed. Acquire it again"
+    )
     assert lock.lost.is_set()
     assert not lock.held
     with pytest.raises(LockLost):

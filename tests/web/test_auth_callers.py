@@ -30,7 +30,7 @@ def access(name: str, grants: Grants, until_ms: int | None = None) -> Access:
 NOW_MS = 1_700_000_000_000
 JWT_KEY = JwtKey("HS256", "s" * 32, "onceward")
 PROMISED: tuple[str, ...] = (
-    *("send", "work", "manage", "lock", "timer", "endpoint"),
+    *("send", "work", "manage", "lock", "timer", "endpoint", "portal"),
     *("read", "write", "room", "play", "lane", "table", "operate", "metrics"),
 )
 
@@ -56,7 +56,12 @@ def test_a_name_has_no_control_characters(odd: str) -> None:
         Auth([ApiKey(name, digest_of("ow_x"), ("all",))])
 
 
-INCLUDED = {"write": ("read",), "room": ("read", "write"), "table": ("play",)}
+INCLUDED = {
+    "endpoint": ("portal",),
+    "write": ("read",),
+    "room": ("read", "write"),
+    "table": ("play",),
+}
 
 
 def test_the_actions_are_those_that_are_promised() -> None:

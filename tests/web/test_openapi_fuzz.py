@@ -168,7 +168,7 @@ def test_every_answer_about_a_timer_that_is_there_is_in_the_document(
 def test_every_answer_about_an_endpoint_that_is_there_is_in_the_document(
     case: Case, site: Site
 ) -> None:
-    case.path_parameters = {"id": site.endpoint()}
+    case.path_parameters = {**case.path_parameters, "id": site.endpoint()}
     site.check(case)
 
 

@@ -1,6 +1,7 @@
 """HTTP functions for jobs: claims and results of workers, changes by operators."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -109,7 +110,8 @@ async def claim(call: Call, queue: str, asked: api.ClaimJobs) -> api.ClaimedJobs
         max=asked.max,
         wait_s=asked.wait_ms / 1000,
     )
-    claims = await (call.patiently(claiming) if asked.wait_ms else claiming)
+    give_back = partial(call.app.node.claims.give_back, queue)
+    claims = await (call.patiently(claiming, give_back) if asked.wait_ms else claiming)
     return api.ClaimedJobs([_claimed(claim) for claim in claims or ()])
 
 
