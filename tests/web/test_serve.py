@@ -9,6 +9,7 @@ import socket
 from collections.abc import AsyncIterator
 from contextlib import suppress
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from onceward.app import App
 from onceward.errors import TABLE, OncewardError
 from onceward.web import serve
 from onceward.web.auth import Auth
+from onceward.web.server import Server
 from onceward.web.settings import Settings
 from tests.web.wire import ANSWER_S, Connection, launch, served
 
@@ -200,6 +202,19 @@ async def test_a_claim_is_given_back_when_its_connection_ends(tmp_path: Path) ->
         await server.stop()
         for connection in (other, sender):
             await connection.close()
+
+
+async def test_a_result_that_comes_when_the_caller_has_gone_is_undone() -> None:
+    async def gone() -> None: ...
+
+    async def claim() -> list[str]:
+        return ["job"]
+
+    undone: list[list[str]] = []
+    request: Any = SimpleNamespace(gone=gone)
+    server: Any = SimpleNamespace(draining=asyncio.Event())
+    assert await Server.patiently(server, request, claim(), undone.append) is None
+    assert undone == [["job"]]
 
 
 @pytest.fixture
