@@ -328,8 +328,6 @@ def test_a_job_that_does_not_end_is_named_with_its_line(pytester: pytest.Pyteste
 
 @pytest.mark.parametrize("given", ["-1", "many"])
 def test_an_invalid_number_of_seeds_is_rejected(pytester: pytest.Pytester, given: str) -> None:
-    found = pytester.runpytest_subprocess(
-        *("-p", "onceward.testing.pytest_plugin", f"--onceward-seeds={given}")
-    )
+    found = pytester.runpytest_subprocess(f"--onceward-seeds={given}")
     assert found.ret == pytest.ExitCode.USAGE_ERROR
     found.stderr.fnmatch_lines([f"*invalid number of seeds '{given}'; use 0 or more"])
