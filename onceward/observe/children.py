@@ -61,8 +61,8 @@ async def page(
 
 
 async def counts(tx: Transaction, id_: str, job: Job) -> JobChildCounts:
-    """The number of children in each state. Those that have not ended are told apart if they are
-    few."""
+    """The number of children in each state. If many have not ended, these are counted together as
+    `open`."""
     if job.stage in ("succeeded", "cancelled"):
         past = await _past(tx, id_)
         return JobChildCounts(len(past), dict(Counter(one.state for one in past)))

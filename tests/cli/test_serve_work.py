@@ -144,7 +144,7 @@ app = onceward.App("sqlite:///shop.db")
 @app.handler("orders")
 async def order(job):
     print("begun", flush=True)
-    await asyncio.sleep(1_000)
+    await asyncio.Event().wait()
 """
 
 

@@ -284,7 +284,7 @@ async def test_what_is_read_together_is_checked_by_the_commit(
         [claim] = await other.claim("q", "w", lease_s=10)
         engine, get, asked = apps.engines[0], apps.engines[0].get, 0
 
-        async def meanwhile(keys: Any, now_ms: int) -> Any:
+        async def change_first(keys: Any, now_ms: int) -> Any:
             nonlocal asked
             found = await get(keys, now_ms)
             if any(key[1].startswith(known.id) for key in keys):
@@ -295,7 +295,7 @@ async def test_what_is_read_together_is_checked_by_the_commit(
                     await other.send("q", "theirs", key="k1")
             return found
 
-        monkeypatch.setattr(engine, "get", meanwhile)
+        monkeypatch.setattr(engine, "get", change_first)
         messages: list[Any] = [{"body": f"ours {n}", "key": f"k{n}"} for n in range(3)]
         messages.append({"body": "known", "key": "known"})
         if many:

@@ -240,7 +240,7 @@ async def test_a_timer_ends_after_its_number_of_firings() -> None:
     assert await timers.pass_ms(HOUR_MS) == [1, 1]
     assert ((await timers.get()).status, (await timers.get()).timer.fired) == ("ended", 4)
     await timers.set("t", spec)
-    assert await timers.pass_ms(HOUR_MS) == [1, 1, 1], "a new timer counts anew"
+    assert await timers.pass_ms(HOUR_MS) == [1, 1, 1], "a new timer starts at 1"
     assert (await timers.get()).timer.fired == 7
 
 
